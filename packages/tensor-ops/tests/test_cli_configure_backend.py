@@ -6,10 +6,10 @@ import subprocess
 import sys
 
 import pytest
-from shown_configuration import DEFAULT_ORDER, shown
+from shown_configuration import shown
 
 import tensor_ops
-from tensor_ops import ConfigError, config, state
+from tensor_ops import config
 from tensor_ops.__main__ import main
 from tensor_ops.config_location import ENV_CONFIG
 
@@ -181,41 +181,6 @@ def test_file_that_the_variable_names(path, tmp_path, capsys, monkeypatch):
     assert configure("--backend=python", "--show") == 0
     assert capsys.readouterr().out.endswith(shown(named, "python"))
     assert not path.exists()
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "is_shown"),
-    [
-        (ENV_CONFIG, "gone.json", False),
-        (config.ENV_PREFERRED, "nonsense", True),
-        (config.ENV_FORCE, "auto", True),
-        (config.ENV_PRIORITY, "cpp,cpp", True),
-    ],
-)
-def test_show_fails_as_the_import_does(path, tmp_path, capsys, monkeypatch, name, value, is_shown):
-    monkeypatch.chdir(tmp_path)
-    assert configure("--backend=python") == 0
-    monkeypatch.setenv(name, value)
-    with pytest.raises(ConfigError) as raised:
-        state.start()
-    capsys.readouterr()
-    assert configure("--show") == 1
-    out, err = capsys.readouterr()
-    assert err == f"tensor-ops: error: {raised.value}\n"
-    settings = shown(path, "python").partition("\n\nThe entries")[0]
-    assert out.startswith(settings) if is_shown else out == ""
-
-
-def test_show_tells_the_built_in_order_from_the_same_in_the_file(path, capsys):
-    assert configure(f"--priority={','.join(DEFAULT_ORDER)}") == 0
-    capsys.readouterr()
-    assert configure("--show") == 0
-    notes = "The file has this order, which is the built-in one; --priority=auto takes it out.\n"
-    assert capsys.readouterr().out == shown(path, notes=notes)
-    assert configure("--priority=auto") == 0
-    capsys.readouterr()
-    assert configure("--show") == 0
-    assert capsys.readouterr().out == shown(path)
 
 
 def test_config_option_goes_to_another_file_and_says_so(path, tmp_path, capsys):

@@ -166,9 +166,10 @@ class ExecutorChoice:
 
         The reason against a backend that a force does not allow says how to lift it.
         """
-        if any(isinstance(way, Step) for way in self._ways):
+        decisions = [way for way in self._ways if isinstance(way, Decision)]
+        if len(decisions) < len(self._ways):
             return ""
-        forced = next((way for way in self._ways if way.mode == "force"), None)
+        forced = next((way for way in decisions if way.mode == "force"), None)
         if forced is not None:
             name = forced.candidates[0]
             return f"; {forced.source} forces {name!r}; to lift it, {forced.lift}"

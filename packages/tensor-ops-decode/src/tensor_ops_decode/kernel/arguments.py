@@ -1,12 +1,11 @@
 """The arguments of a kernel: their checks, and what to use instead of arguments of Mirage."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tensor_ops.extension import did_you_mean
-from tensor_ops_decode.arguments import whole
+from tensor_ops_decode.arguments import check_known, whole
 from tensor_ops_decode.executors.options import refused_options
 from tensor_ops_decode.kinds.cache_types import CACHE_DTYPES
 from tensor_ops_decode.program import Limits
@@ -45,15 +44,12 @@ _MODES = {
 }
 
 
-def check_names(given: Iterable[str], known: Iterable[str]) -> None:
+def check_names(given: Collection[str], known: Iterable[str]) -> None:
     """Raise a TypeError for arguments that are not known, saying what to do instead."""
     for name in given:
         if name in _REPLACED:
             raise TypeError(f"PersistentKernel() has no argument {name!r}: {_REPLACED[name]}")
-        raise TypeError(
-            f"PersistentKernel() has no argument {name!r}; {did_you_mean(name, known)}"
-            f"the arguments are {', '.join(known)}"
-        )
+    check_known("PersistentKernel", given, known)
 
 
 def check_setting(mode: str, num_workers: object) -> None:
