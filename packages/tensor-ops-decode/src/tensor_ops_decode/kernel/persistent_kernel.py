@@ -227,7 +227,8 @@ class PersistentKernel:
             arguments = self._layers, self._settings, self._choice, self._ranks
             self._model = described_model(*arguments)
         self._executor = self._model.planned.executor
-        return facts_of_ranks(self._model) if self._ranks.world_size > 1 else {}
+        is_shared = self._ranks.world_size > 1
+        return facts_of_ranks(self._model, self._settings) if is_shared else {}
 
     def _compiled(self, progress: Callable[[int, int], None] | None) -> Any:
         """Return the executable of this rank."""
