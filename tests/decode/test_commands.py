@@ -77,6 +77,18 @@ def test_a_force_is_named_in_the_error(folder, forced):
     assert done.stderr.endswith("; to lift it, unset TENSOR_OPS_FORCE_BACKEND\n")
 
 
+@pytest.mark.parametrize("word", ["-x", "--x"])
+def test_a_prompt_that_begins_with_a_dash_comes_after_two(folder, word):
+    done = run("generate", folder, word)
+    assert done.returncode == 2
+    assert done.stderr.endswith(
+        f"error: unrecognized arguments: {word}; what begins with a dash and is no option comes "
+        "last, after --\n"
+    )
+    done = run("generate", folder, "--backend=python", "--max-new-tokens=1", "--json", "--", word)
+    assert json.loads(done.stdout)["prompt_tokens"] == len(word)
+
+
 def test_chat_uses_the_template(folder):
     words = ["--chat", "--backend=python", "--max-new-tokens=3", "--json"]
     record = json.loads(run("generate", folder, "hi", "--system=be brief", *words).stdout)

@@ -129,8 +129,7 @@ def _answer(
         if arguments.json:
             _print_json(model, answer)
         else:
-            cut = _how_to_go_on(answer, options) if arguments.chat else ""
-            _report(model, answer, cut)
+            _report(model, answer, _how_to_go_on(answer, options))
 
     parsed = {"parse_special_tokens": arguments.parse_special_tokens}
     if prompt is None:
@@ -170,7 +169,7 @@ def _settings(arguments: argparse.Namespace, model: Model) -> dict[str, Any]:
 
 
 def _how_to_go_on(answer: Completion, options: dict[str, Any]) -> str:
-    """Return what to say of an answer that a limit has cut, and nothing of one that has an end."""
+    """Return what to say of a text that a limit has cut, and nothing of one that has an end."""
     if answer.finish_reason != "length":
         return ""
     most = options.get("max_new_tokens", MAX_NEW_TOKENS)

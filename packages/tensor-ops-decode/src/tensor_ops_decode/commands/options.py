@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from tensor_ops.extension import ProgressBar
 from tensor_ops_decode.weights.transforms import QUANTIZED_TYPES
@@ -85,6 +85,11 @@ class _Parser(argparse.ArgumentParser):
                 name, equals, value = word.partition("=")
                 words[index] = name.replace("_", "-") + equals + value
         return self.parse_intermixed_args(words, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        if message.startswith("unrecognized arguments: -"):
+            message += "; what begins with a dash and is no option comes last, after --"
+        super().error(message)
 
 
 def _path(text: str) -> str:

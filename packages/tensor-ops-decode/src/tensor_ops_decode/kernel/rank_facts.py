@@ -33,9 +33,9 @@ def facts_of_ranks(model: KernelModel, settings: KernelSettings) -> Facts:
         "backend": planned.executor.backend,
         "version of the backend": str(getattr(module, "__version__", None)),
         "options of the backend": repr(sorted(model.options.items())),
+        "limits": ", ".join(f"{name} {value}" for name, value in limits.items()),
         "max_seq_length": str(settings.max_seq_length),
         "max_num_pages": str(settings.max_num_pages),
-        "limits": ", ".join(f"{name} {value}" for name, value in limits.items()),
         "end tokens": repr(sorted(model.facts.end_tokens)),
         "program": _digest_of(planned.whole, is_by_rank=planned.is_by_rank),
     }
