@@ -123,8 +123,9 @@ def test_a_program_that_is_refused_falls_back_when_it_is_known(runner):
     runner("mine", refuses="it has no attention")
     kernel = PersistentKernel(backend="mine", fallback_backends=["numpy"])
     assert kernel.explain().backend == "mine"
-    with pytest.warns(BackendFallbackWarning, match="'mine': it has no attention"):
+    with pytest.warns(BackendFallbackWarning, match="'mine': it has no attention") as record:
         kernel.compile()
+    assert record[0].filename == __file__
     assert kernel.explain().backend == "python"
     assert [tuple(step) for step in kernel.explain().steps] == [
         ("mine", "it has no attention"),

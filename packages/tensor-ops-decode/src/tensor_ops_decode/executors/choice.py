@@ -191,7 +191,7 @@ class ExecutorChoice:
         ]
         if problems:
             message = f"{'; '.join(problems)}. Running the program on {chosen!r} instead"
-            warn_caller(message, BackendFallbackWarning, "tensor_ops_decode")
+            warn_caller(message, BackendFallbackWarning)
 
 
 def _way(name: str | None, source: str) -> Decision | Step:
