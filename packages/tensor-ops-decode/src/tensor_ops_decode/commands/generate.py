@@ -44,9 +44,11 @@ Under mpiexec or torchrun, several processes share the model; the first of them 
 
 
 def generate(argv: Sequence[str]) -> int:
-    """Run ``tensor-ops generate`` with the words after the command's name."""
-    description = "Continue a text with a language model."
-    parser = model_parser("generate", description, EXAMPLES)
+    """Continue a text with a language model.
+
+    This is ``tensor-ops generate``, with the words after the command's name.
+    """
+    parser = model_parser("generate", generate, EXAMPLES)
     add_running(parser)
     add_guesses(parser)
     parser.add_argument(
