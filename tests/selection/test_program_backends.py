@@ -233,8 +233,16 @@ class TestOptions:
             PersistentKernel(backend="mine", fallback_backends=["python"], activations="float32")
         assert str(raised.value) == (
             "no backend can run the program: mine: no mine device; python: the backend 'python' "
-            "has no option 'activations'; leave it out"
+            "has no option 'activations', and rounds nothing that it computes in 'float32'; leave "
+            "it out"
         )
+
+    def test_one_that_takes_none_stands_until_there_is_something_to_compile(self):
+        """An export of the model needs no executable."""
+        kernel = PersistentKernel(backend="python", activations="float32")
+        assert kernel.explain().backend == "python"
+        with pytest.raises(NoExecutorError, match="python: the backend 'python' has no option"):
+            kernel.compile()
 
     @pytest.mark.parametrize("given", [{"activations": "int8"}, {"num_workers": 10**6}], ids=str)
     def test_the_next_backend_runs(self, runner, given):

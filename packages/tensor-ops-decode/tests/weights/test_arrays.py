@@ -146,9 +146,6 @@ def test_activations_are_those_of_the_model_where_there_are_instructions_for_the
     if has is not None:
         monkeypatch.setattr(reference, "has_bfloat16_products", lambda: has, raising=False)
 
-    if "activations" in given:
-        monkeypatch.delattr(reference, "program_memory")  # which refuses them
-
     def explained(**how):
         with PersistentKernel(model=bfloat16_weights(**how), backend="python", **given) as kernel:
             return kernel.explain()

@@ -172,10 +172,12 @@ class KernelSettings:
         """What decides on what activations are rounded to, unless a model does."""
         return "the default" if self.activations is None else "activations="
 
-    def refusal(self, backend: str, module: Any) -> str | None:
-        """Return why the kernel cannot use a backend, which runs programs by a module."""
-        if self.use_cutlass_kernel is not None and backend != "cuda":
-            return _CUTLASS
+    def refusal(self, backend: str) -> str | None:
+        """Return why the kernel cannot use a backend of this name, None if it can."""
+        return None if self.use_cutlass_kernel is None or backend == "cuda" else _CUTLASS
+
+    def refused_by(self, module: Any) -> str | None:
+        """Return why an executor, which a module makes, does not take the settings."""
         if self.cache and not hasattr(module, "packed_layout"):
             return "it does not pack weights; leave cache= out, or choose another backend"
         return refused_options(module, self.options, self.num_workers)

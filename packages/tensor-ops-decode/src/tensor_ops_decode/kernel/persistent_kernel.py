@@ -173,7 +173,11 @@ class PersistentKernel:
         )
         self._ranks = ranks = chosen_ranks(communicator, world_size, mpi_rank, rank_name(model))
         self._choice = ExecutorChoice(
-            backend, fallback_backends, refusal=settings.refusal, among_ranks=ranks.world_size > 1
+            backend,
+            fallback_backends,
+            refusal=settings.refusal,
+            refused_by=settings.refused_by,
+            among_ranks=ranks.world_size > 1,
         )
         self._executor = self._choice.executor()
         self._model: KernelModel | None = None
@@ -206,7 +210,7 @@ class PersistentKernel:
         ProgramError
             If layers were added that make no whole program.
         NoExecutorError
-            If no backend can run the program.
+            If no backend can run the program, with these arguments.
         ConfigError
             If others can write the file of packed weights in `cache`.
         RankError
@@ -233,6 +237,7 @@ class PersistentKernel:
     def _compiled(self, progress: Callable[[int, int], None] | None) -> Any:
         """Return the executable of this rank."""
         model = self._known_model()
+        model.planned.executor.check()
         model.planned.require_memory(model.options)
         arrays = self._layers.attached, model.weights, model.cache
         executable, self._packed_file = compile_program(

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from tensor_ops.extension import did_you_mean
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.kinds.cache_types import rounded
 from tensor_ops_decode.kinds.kind import Array, Call
@@ -371,8 +370,10 @@ def _checked(options: Mapping[str, object] | None) -> dict[str, Any]:
     options = {"dtype": "float32", **(options or {})}
     for name in options:
         if name != "dtype":
-            hint = did_you_mean(name, ["dtype"])
-            raise ValueError(f"the backend 'python' has no option {name!r}; {hint}leave it out")
+            raise ValueError(
+                f"the backend 'python' has no option {name!r}, and rounds nothing that it computes "
+                "in 'float32'; leave it out"
+            )
     if options["dtype"] not in ("float32", "float64"):
         raise ValueError(f"dtype must be 'float32' or 'float64', got {options['dtype']!r}")
     return options
