@@ -23,7 +23,7 @@ from tensor_ops.timing import format_time
 __all__ = ["main"]
 
 UNITS = {"ulp": "ULP", "element": "relative", "row": "of row max", "terms": "of terms"}
-LINE = "{:<18} {:<10} {:<6} {:>10} {:>10} {:>10}   {}"
+HEAD = ("op", "shape", "backend", "NumPy", "time", "speed-up", "error (allowed)")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -82,10 +82,11 @@ def _measured(seconds: float) -> Iterator[tuple[Result, Result]]:
 
 def _print_table(pairs: Iterable[tuple[Result, Result]]) -> bool:
     """Print a line for each pair; return whether every result is right."""
-    print(LINE.format("op", "shape", "backend", "NumPy", "time", "speed-up", "error (allowed)"))
+    line = _line_format()
+    print(line.format(*HEAD))
     right = True
     for plain, result in pairs:
-        print(_line(plain, result), flush=True)
+        print(line.format(*_cells(plain, result)), flush=True)
         right = right and result.ok
     print(
         "\nNumPy is the plain expression that one would write without this library. "
@@ -97,14 +98,29 @@ def _print_table(pairs: Iterable[tuple[Result, Result]]) -> bool:
     return right
 
 
-def _line(plain: Result, result: Result) -> str:
-    shape = "x".join(map(str, result.case.shape))
-    head = (result.case.op, shape, result.backend)
+def _line_format() -> str:
+    """Return the format of a line, whose columns have room for every case and backend.
+
+    Lines are printed as they come, so that the widths are known before the results are.
+    """
+    cases = benchmark.cases()
+    backends = tensor_ops.get_available_backends(runs_programs=False)
+    columns = ([each.op for each in cases], [_shape(each) for each in cases], backends)
+    widths = [max(map(len, [name, *column])) for name, column in zip(HEAD, columns, strict=False)]
+    return " ".join([*(f"{{:<{width}}}" for width in widths), "{:>8} {:>8} {:>8}  {}"])
+
+
+def _shape(case: benchmark.Case) -> str:
+    return "x".join(map(str, case.shape))
+
+
+def _cells(plain: Result, result: Result) -> tuple[str, ...]:
+    head = (result.case.op, _shape(result.case), result.backend)
     base = format_time(plain.timing.median) if plain.timing else "-"
     if result.timing is None or result.accuracy is None:
-        return LINE.format(*head, base, "-", "-", result.failure or result.unsupported)
+        return (*head, base, "-", "-", result.failure or result.unsupported or "")
     speedup = f"{result.speedup:.1f}x" if result.speedup else "-"
-    return LINE.format(*head, base, format_time(result.timing.median), speedup, _error(result))
+    return (*head, base, format_time(result.timing.median), speedup, _error(result))
 
 
 def _error(result: Result) -> str:

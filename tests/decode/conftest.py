@@ -8,7 +8,7 @@ from tensor_ops_decode import PersistentKernel, reference
 
 def pytest_generate_tests(metafunc):
     required = metafunc.config.getoption("--require-backend")
-    found = dict.fromkeys([*get_available_backends(runs_programs=True), *required])
+    found = dict.fromkeys([*get_available_backends(), *required])
     chosen = metafunc.config.getoption("--backend") or list(found)
     for name in {"backend", "executor"} & set(metafunc.fixturenames):
         metafunc.parametrize(name, chosen, indirect=True)

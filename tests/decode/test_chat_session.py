@@ -184,6 +184,10 @@ def test_an_answer_that_a_limit_cuts_says_so_and_how_to_get_more(run, folder):
     assert "cut there, a larger --max-new-tokens" in run(folder, *CHAT, stdin="hi").err
     words = ["--chat", "--backend=python", "--ignore-eos", "--max-seq-length=24", "hi"]
     assert "cut there, a larger --max-seq-length" in run(folder, *words, stdin="").err
+    for limit in ("--max-new-tokens=5", "--max-seq-length=24"):
+        option = limit.partition("=")[0]
+        done = run(folder, "--backend=python", "--ignore-eos", limit, "hi", stdin="")
+        assert done.err.endswith(f"; the answer was cut there, a larger {option} has more of it\n")
     words[0] = "--stop=\ufffd"  # which a model of random weights soon says
     assert "cut" not in run(folder, *words, stdin="").err
 

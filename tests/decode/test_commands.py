@@ -1,6 +1,7 @@
 """``tensor-ops generate`` and ``tensor-ops export``."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -12,9 +13,12 @@ from byte_models import SPARE, save_model
 from tensor_ops_decode import Program
 
 
-def run(*words, stdin=None):
+def run(*words, stdin=None, **variables):
     command = [sys.executable, "-m", "tensor_ops", *map(str, words)]
-    return subprocess.run(command, input=stdin, capture_output=True, encoding="utf-8", check=False)
+    environment = {**os.environ, **variables}
+    return subprocess.run(
+        command, input=stdin, capture_output=True, encoding="utf-8", check=False, env=environment
+    )
 
 
 def test_the_text_goes_to_standard_output_and_the_speed_to_standard_error(folder):
@@ -76,6 +80,27 @@ def test_ctrl_c_at_any_time_is_quiet(folder, interrupted_start):
         assert status in (0, 130, -signal.SIGINT), step
         assert "Traceback" not in told, step
         assert "ignored" not in told, step
+
+
+@pytest.mark.parametrize("forced", ["mps", "torch", "python"])
+def test_a_force_is_named_in_the_error(folder, forced):
+    words = ["--backend=cpp"] if forced == "python" else []
+    done = run("generate", folder, "Once", *words, TENSOR_OPS_FORCE_BACKEND=forced)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"TENSOR_OPS_FORCE_BACKEND forces {forced!r}" in done.stderr
+    assert done.stderr.endswith("; to lift it, unset TENSOR_OPS_FORCE_BACKEND\n")
+
+
+@pytest.mark.parametrize("word", ["-x", "--x"])
+def test_a_prompt_that_begins_with_a_dash_comes_after_two(folder, word):
+    done = run("generate", folder, word)
+    assert done.returncode == 2
+    assert done.stderr.endswith(
+        f"error: unrecognized arguments: {word}; what begins with a dash and is no option comes "
+        "last, after --\n"
+    )
+    done = run("generate", folder, "--backend=python", "--max-new-tokens=1", "--json", "--", word)
+    assert json.loads(done.stdout)["prompt_tokens"] == len(word)
 
 
 def test_chat_uses_the_template(folder):

@@ -8,7 +8,7 @@ import pytest
 
 import tensor_ops_decode
 from greedy_models import BOUND, NEW_TOKENS, expected
-from tensor_ops_decode import PersistentKernel
+from tensor_ops_decode import PersistentKernel, RankError
 from test_shard_families import FAMILIES, PROMPT, model_of, save
 
 SETTINGS = {"temperature": 0.9, "top_k": 40, "seed": 3, "repetition_penalty": 1.2}
@@ -66,6 +66,22 @@ def test_the_length_is_what_all_ranks_have_room_for(folder, monkeypatch):
         ]
         limits = [each.explain().limits for each in made]
     assert limits[0] == limits[1] == limits[2]
+
+
+@pytest.mark.parametrize("name", ["max_seq_length", "max_num_pages"])
+def test_ranks_that_are_given_other_limits_are_an_error(folder, name):
+    """Even where all plan with the same, as the least of all: the model's own are given here."""
+    with PersistentKernel(model=folder, backend="python") as alone:
+        usual = alone.explain().as_dict()["limits"][name]
+    ranks = {"model": folder, "backend": "python", "world_size": 2}
+    with (
+        PersistentKernel(mpi_rank=0, **ranks) as first,
+        PersistentKernel(mpi_rank=1, **ranks, **{name: usual}) as second,
+    ):
+        assert first.explain().limits == second.explain().limits
+        first.compile()
+        with pytest.raises(RankError, match=f"rank 1 has another {name} than rank 0: {usual}, not"):
+            second.compile()
 
 
 @pytest.mark.nightly

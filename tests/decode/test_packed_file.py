@@ -195,7 +195,15 @@ def test_what_makes_no_sense_is_an_error_before_any_work(model, tmp_path):
     with pytest.raises(ValueError, match="cache needs model="):
         tensor_ops.PersistentKernel(cache=True)
     kernel = tensor_ops.PersistentKernel(model=model, backend="python", cache=tmp_path)
-    with pytest.raises(
-        ValueError, match="backend 'python' does not pack weights; leave cache= out"
-    ):
+    with pytest.raises(ValueError, match="python: it does not pack weights; leave cache= out"):
         kernel.compile()
+
+
+def test_a_backend_that_packs_no_weights_is_passed_over(model, cpp, cache):
+    with pytest.warns(
+        tensor_ops.BackendFallbackWarning, match="'python': it does not pack weights.* on 'cpp'"
+    ):
+        kernel = tensor_ops.PersistentKernel(
+            model=model, backend="python", fallback_backends=[cpp], cache=cache
+        )
+    assert kernel.explain().backend == cpp

@@ -45,6 +45,20 @@ def test_it_names_the_simd_level_of_the_cpp_backend(printed: str) -> None:
     assert f"SIMD level {cpp.simd_level}" in printed
 
 
+def test_every_column_of_the_table_stands_below_its_head(printed: str) -> None:
+    lines = printed.split("ops at LLM shapes")[1].splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("op "))
+    head, rows = lines[first], lines[first + 1 : lines.index("", first)]
+    assert len(rows) >= 2 * len(VARIANTS)
+    for row in rows:
+        for name in ("shape", "backend", "error"):  # from the left
+            place = head.index(name)
+            assert row[place - 1] == " " != row[place], row
+        for name in ("NumPy", "time", "speed-up"):  # to the right
+            place = head.index(name) + len(name)
+            assert row[place] == " " != row[place - 1], row
+
+
 def test_the_table_is_at_most_100_columns_wide(printed: str) -> None:
     table = printed.split("ops at LLM shapes")[1]
     # A reason why a backend does not have an op may be longer.

@@ -13,6 +13,13 @@ def main(words):
     print("hello", *words)
     return 3 if words == ["three"] else None
 """
+# What must not run for the help.
+SAYS = """
+raise SystemExit("imported")
+
+def main(words):
+    {}
+"""
 
 
 @pytest.fixture
@@ -27,6 +34,9 @@ def commands(empty_environment):
         ("taking_ours", GREET, "doctor"),
         ("measuring", GREET, "bench.two_words"),
         ("misplaced", GREET, "doctor.mine"),
+        ("saying", SAYS.format("'Say what it does.\\n\\nAnd more.'"), "tell"),
+        ("elsewhere", "from greeting import main", "wave"),
+        ("wrong_source", "def main(:", "stumble"),
     ):
         (folder / f"{package}.py").write_text(code)
         metadata = folder / f"{package}-1.0.dist-info"
@@ -80,6 +90,9 @@ def test_all_are_in_the_help_and_none_is_imported_for_it(commands):
     assert ["greet", "a", "command", "of", "greeting"] in lines
     assert ["shout", "a", "command", "of", "broken_words"] in lines
     assert ["echo", "a", "command", "of", "one_of_two", "or", "two_of_two"] in lines
+    assert ["tell", "say", "what", "it", "does"] in lines
+    assert ["wave", "a", "command", "of", "elsewhere"] in lines
+    assert ["stumble", "a", "command", "of", "wrong_source"] in lines
 
 
 def test_our_own_keep_their_names(commands):

@@ -1,12 +1,14 @@
 """Which backend runs a program: the same levels as for ops, and the reason against each other."""
 
+import contextlib
 import functools
 import pickle
+import warnings
 
 import pytest
 
 import tensor_ops
-from tensor_ops import BackendFallbackWarning, PersistentKernel, backends
+from tensor_ops import BackendFallbackWarning, PersistentKernel, backends, names
 from tensor_ops_decode import NoExecutorError, reference
 
 
@@ -38,14 +40,14 @@ def test_a_backend_without_an_executor_is_passed_over(install):
         PersistentKernel(backend="plain")
 
 
-@pytest.mark.parametrize("name", ["opencl", "opencl:gpu", "mps", "torch"])
+@pytest.mark.parametrize("name", ["opencl", "opencl:gpu", "torch"])
 def test_no_package_is_recommended_that_would_not_help(name, monkeypatch, settings):
     monkeypatch.setattr(backends, "installed_points", functools.cache(dict))  # nothing is installed
     with pytest.raises(NoExecutorError) as raised:
         PersistentKernel(backend=name)
     assert str(raised.value) == (
         f"no backend can run the program: {name}: it computes single ops and runs no programs; "
-        "tensor_ops.get_available_backends(runs_programs=True) lists those that do"
+        "tensor_ops.get_available_backends() lists those that do"
     )
 
 
@@ -54,6 +56,19 @@ def test_a_package_is_recommended_that_would_help(name, monkeypatch, settings):
     monkeypatch.setattr(backends, "installed_points", functools.cache(dict))
     with pytest.raises(NoExecutorError, match=rf"pip install \./packages/tensor-ops-{name}$"):
         PersistentKernel(backend=name)
+
+
+@pytest.mark.parametrize("name", [name for name, known in names.KNOWN.items() if known.served_by])
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_name_without_a_backend_of_its_own_has_the_reason_of_its_information(
+    name, installed, monkeypatch, settings
+):
+    if not installed:
+        monkeypatch.setattr(backends, "installed_points", functools.cache(dict))
+    with pytest.raises(NoExecutorError) as raised:
+        PersistentKernel(backend=name)
+    reason = tensor_ops.get_backend_info(name)["reason"]
+    assert str(raised.value) == f"no backend can run the program: {name}: {reason}"
 
 
 def test_no_device_is_missed_where_it_would_not_help(install):
@@ -78,8 +93,10 @@ def test_backends_that_run_programs_are_listed(runner, install, settings, capsys
     install("plain")
     settings.environment(BACKEND_PRIORITY="plain,absent,mine,python")
     tensor_ops.reload_config()
-    assert tensor_ops.get_available_backends() == ["plain", "mine", "python"]
+    assert tensor_ops.get_available_backends() == ["mine", "python"]
     assert tensor_ops.get_available_backends(runs_programs=True) == ["mine", "python"]
+    assert tensor_ops.get_available_backends(runs_programs=False) == ["plain", "mine", "python"]
+    assert tensor_ops.get_backend_info()["available_backends"] == ["plain", "mine", "python"]
     tensor_ops.list_backends(verbose=True)
     lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
     for name, line in lines.items():
@@ -106,8 +123,9 @@ def test_a_program_that_is_refused_falls_back_when_it_is_known(runner):
     runner("mine", refuses="it has no attention")
     kernel = PersistentKernel(backend="mine", fallback_backends=["numpy"])
     assert kernel.explain().backend == "mine"
-    with pytest.warns(BackendFallbackWarning, match="'mine': it has no attention"):
+    with pytest.warns(BackendFallbackWarning, match="'mine': it has no attention") as record:
         kernel.compile()
+    assert record[0].filename == __file__
     assert kernel.explain().backend == "python"
     assert [tuple(step) for step in kernel.explain().steps] == [
         ("mine", "it has no attention"),
@@ -184,6 +202,68 @@ def test_a_force_stays_strict(runner, settings):
         compiled(fallback_backends=["python"])
     with pytest.raises(NoExecutorError, match=r"python: .*forces 'mine'"):
         PersistentKernel(backend="python")
+
+
+def test_a_force_is_named_where_the_forced_backend_cannot(runner, install, settings):
+    """No other may be named then, so that no other is advised."""
+    runner("mine", refuses="too large")
+    install("plain")
+    for name, reason in (
+        ("mine", "too large"),
+        ("plain", "it computes single ops and runs no programs"),
+        ("nki", tensor_ops.get_backend_info("nki")["reason"]),
+    ):
+        settings.environment(FORCE_BACKEND=name)
+        with contextlib.suppress(tensor_ops.BackendUnavailableError):
+            tensor_ops.reload_config()
+        with pytest.raises(NoExecutorError) as raised:
+            compiled()
+        assert str(raised.value) == (
+            f"no backend can run the program: {name}: {reason}; TENSOR_OPS_FORCE_BACKEND forces "
+            f"{name!r}; to lift it, unset TENSOR_OPS_FORCE_BACKEND"
+        )
+
+
+class TestOptions:
+    """A backend that does not take the options is passed over, as for any other reason."""
+
+    def test_they_are_a_reason_among_the_others(self, runner):
+        runner("mine", available=False)
+        with warnings.catch_warnings(action="error"), pytest.raises(NoExecutorError) as raised:
+            PersistentKernel(backend="mine", fallback_backends=["python"], activations="float32")
+        assert str(raised.value) == (
+            "no backend can run the program: mine: no mine device; python: the backend 'python' "
+            "has no option 'activations', and rounds nothing that it computes in 'float32'; leave "
+            "it out"
+        )
+
+    def test_one_that_takes_none_stands_until_there_is_something_to_compile(self):
+        """An export of the model needs no executable."""
+        kernel = PersistentKernel(backend="python", activations="float32")
+        assert kernel.explain().backend == "python"
+        with pytest.raises(NoExecutorError, match="python: the backend 'python' has no option"):
+            kernel.compile()
+
+    @pytest.mark.parametrize("given", [{"activations": "int8"}, {"num_workers": 10**6}], ids=str)
+    def test_the_next_backend_runs(self, runner, given):
+        def refuse(program, *, num_workers, options):
+            assert {"num_workers": num_workers, **options}.items() >= given.items()
+            raise ValueError("not so")
+
+        runner("mine", program_memory=refuse)
+        runner("other")
+        with pytest.warns(BackendFallbackWarning, match="'mine': not so.* on 'other'") as record:
+            kernel = PersistentKernel(backend="mine", fallback_backends=["other"], **given)
+        assert len(record) == 1
+        assert kernel.explain().backend == "other"
+
+    def test_a_wrong_type_is_wrong_on_every_backend(self, runner):
+        def refuse(program, **given):
+            raise TypeError("use_cutlass_kernel must be a bool")
+
+        runner("cuda", program_memory=refuse)
+        with pytest.raises(TypeError, match="must be a bool"):
+            PersistentKernel(backend="cuda", fallback_backends=["python"], use_cutlass_kernel="yes")
 
 
 def test_an_unknown_name_raises_before_anything_is_tried(runner):

@@ -143,9 +143,18 @@ def test_unavailable_backend_is_told_before_measuring(unmeasured, capsys):
 
 def test_missing_forced_backend_is_told_before_measuring(unmeasured, config_file, capsys):
     config_file.write_text('{"force_backend": "nki"}')
-    assert main(["bench", *QUICK]) == 1
+    assert main(["bench", "--shape=2x8"]) == 1
     err = capsys.readouterr().err
     assert err.startswith(f"tensor-ops: error: backend 'nki' (forced by {config_file})")
+
+
+@pytest.mark.parametrize("forced", ["nki", "tpu"])
+def test_backends_are_named_in_spite_of_a_force(other, config_file, capsys, forced):
+    """Whether the forced one is missing, as nki is here, or available."""
+    config_file.write_text(json.dumps({"force_backend": forced}))
+    assert main(["bench", "--ops=silu", *QUICK]) == 0
+    shown = [line.split()[3] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert shown == ["plain", "python"]
 
 
 @pytest.mark.skipif(not find_spec("matplotlib"), reason="no matplotlib")

@@ -276,3 +276,10 @@ def test_it_starts_whatever_is_configured(start, tmp_path):
         )
         assert (done.returncode, done.stderr) == (1, "")
         assert len(json.loads(done.stdout)["problems"]) == 1
+
+
+@pytest.mark.parametrize("name", ["doctor", "test_capabilities"])
+def test_help_has_the_name_that_was_called(name, capsys):
+    with pytest.raises(SystemExit):
+        main([name, "--help"])
+    assert capsys.readouterr().out.startswith(f"usage: tensor-ops {name} [-h]")

@@ -216,6 +216,13 @@ def test_unavailable_backend_is_told_before_measuring(unmeasured, capsys):
     assert err.startswith("tensor-ops: error: backend 'nki' (named by --backends) is unavailable: ")
 
 
+@pytest.mark.parametrize("forced", ["nki", "tpu"])
+def test_backends_are_named_in_spite_of_a_force(other, config_file, path, forced):
+    config_file.write_text(json.dumps({"force_backend": forced}))
+    assert tune("--ops=silu", "--backends=python") == 0
+    assert set(tuning_table.read(path).backends) == {"python"}
+
+
 def test_place_that_cannot_be_written_is_told_before_measuring(unmeasured, path, capsys):
     path.parent.parent.parent.mkdir(parents=True, exist_ok=True)
     path.parent.parent.write_text("a file where the folder should be")

@@ -4,10 +4,23 @@ Tested by tests/decode/test_odd_arguments.py.
 """
 
 import operator
+from collections.abc import Iterable
 from numbers import Real
 from typing import Any
 
-__all__ = ["check_progress", "check_seconds", "whole"]
+from tensor_ops.extension import did_you_mean
+
+__all__ = ["check_known", "check_progress", "check_seconds", "whole"]
+
+
+def check_known(function: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise a TypeError for the name of an argument that a function does not have."""
+    for name in given:
+        if name not in known:
+            raise TypeError(
+                f"{function}() has no argument {name!r}; {did_you_mean(name, known)}"
+                f"the arguments are {', '.join(known)}"
+            )
 
 
 def check_progress(progress: object) -> None:

@@ -243,6 +243,11 @@ def test_what_dangles_is_named():
     [
         ((3, 8), "float32", r"4 \(max_num_batched_tokens\) or 2 \(max_num_batched_requests\) rows"),
         ((4,), "float32", r"dims of y must be \(rows, columns\)"),
+        *(
+            (dims, "float32", r"rows and at least one column, got ")
+            for dims in (4, None, "48", (4, -1), (4, 0), (4, 2.5), (4, True), (4, 8, 1), ("4", "8"))
+        ),
+        ((4, 8), "nonsense", "y must be float32 or int32, got 'nonsense'"),
         ((4, 8), "float16", "y must be float32 or int32, got float16"),
     ],
 )
@@ -265,6 +270,76 @@ def test_an_output_is_a_tensor_of_this_kernel():
     for output in (table, other.value("x", HIDDEN)):
         with pytest.raises(ProgramError, match=r"output must be a new_tensor\(\) of this kernel"):
             kernel.embed_layer(weight=table, output=output)
+
+
+@pytest.mark.parametrize("wrong", ["x", 3, None, np.ones(2)], ids=str)
+def test_only_tensors_stand_where_tensors_are_expected(wrong):
+    kernel = Kernel()
+    x = kernel.embedded()
+    norm, square = kernel.weight("norm", HIDDEN), kernel.weight("square", HIDDEN, HIDDEN)
+    y = kernel.value("y", HIDDEN)
+    weights = {"weight_norm": norm, "weight_linear": square}
+    qkv = kernel.linear_layer(
+        input=x, weight=kernel.weight("to_qkv", 16, HIDDEN), output=kernel.value("qkv", 16)
+    )
+    heads = {"num_heads": 2, "num_kv_heads": 1}
+    layers = [
+        (kernel.rmsnorm_layer, {"input": x, "weight": norm}, ()),
+        (kernel.linear_layer, {"input": x, "weight": square}, ["bias"]),
+        (kernel.linear_with_residual_layer, {"input": x, "weight": square, "residual": x}, ()),
+        (kernel.rmsnorm_linear_layer, {"input": x, **weights}, ["bias"]),
+        (kernel.paged_attention_layer, {"input": qkv, **heads}, ["cos_pos_embed", "q_norm"]),
+        (kernel.elementwise_add_layer, {"input_a": x, "input_b": x}, ()),
+        (kernel.select_layer, {"input": x}, ()),
+    ]
+    for layer, given, optional in layers:
+        names = [name for name, value in given.items() if isinstance(value, KernelTensor)]
+        if wrong is not None:  # which leaves out what is optional
+            names += optional
+        for name in names:
+            is_missing = wrong is None and "weight" in name
+            says = "is missing" if is_missing else f"'y': {name} must be a tensor that"
+            with pytest.raises(ProgramError, match=says):
+                layer(output=y, **{**given, name: wrong})
+        with pytest.raises(ProgramError, match=r"output must be a new_tensor\(\), got"):
+            layer(output=wrong, **given)
+
+
+def test_tensors_of_another_kernel_are_no_inputs():
+    kernel, other = Kernel(), Kernel()
+    kernel.embedded()
+    y, foreign = kernel.value("y", HIDDEN), other.value("foreign", HIDDEN)
+    with pytest.raises(ProgramError, match="input is 'foreign', no tensor of this kernel"):
+        kernel.silu_mul_layer(input=foreign, output=y)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda kernel, x: kernel.select_layer(x), r"PersistentKernel\.select_layer\(\) takes 1"),
+        (
+            lambda kernel, x: kernel.select_layer(input=x),
+            r"PersistentKernel\.select_layer.*'output'",
+        ),
+        (lambda kernel, x: kernel.new_tensor((4, 8)), r"PersistentKernel\.new_tensor.*'name'"),
+        (lambda kernel, x: kernel.add_request(), r"PersistentKernel\.add_request.*'tokens'"),
+        (
+            lambda kernel, x: kernel.attention_layer(input=x, output=x, num_heads=2),
+            r"PersistentKernel\.attention_layer.*'num_kv_heads'",
+        ),
+        (
+            lambda kernel, x: kernel.paged_attention_layer(
+                input=x, output=x, num_heads=2, num_kv_heads=1, softcap=3.0
+            ),
+            r"^paged_attention_layer\(\) has no argument 'softcap'; did you mean 'soft_cap'\?",
+        ),
+    ],
+)
+def test_python_s_own_errors_have_the_names_of_the_kernel(call, words):
+    kernel = Kernel()
+    x = kernel.embedded()
+    with pytest.raises(TypeError, match=words):
+        call(kernel, x)
 
 
 def test_tokens_are_no_input():

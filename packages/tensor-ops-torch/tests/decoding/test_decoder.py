@@ -126,15 +126,19 @@ def test_activations_follow_the_model_where_the_processor_has_instructions(
     rounded, exact = (activations(model, activations=each) for each in ("bfloat16", "float32"))
     assert not torch.equal(rounded[-1], exact[-1])
     chosen, decided_by, _, logits = activations(model)
-    assert chosen == ("bfloat16" if has_instructions else "int8x2")  # which is for integer weights
+    assert chosen == ("bfloat16" if has_instructions else "float32")
     assert decided_by.startswith("the model" if has_instructions else "the default, since cpp has")
     assert torch.equal(logits, (rounded if has_instructions else exact)[-1])
     assert exact[:2] == ("float32", "activations=")
     # What is quantised, and what is not in bfloat16 as a whole, is as it was.
     mixed = in_bfloat16()[0]
     mixed.model.norm.float()
-    for other, how in ((model, {"quantize": "q8_0"}), (in_float32, {}), (mixed, {})):
-        assert activations(other, **how)[:2] == ("int8x2", "the default")
+    for other, how, expected in (
+        (model, {"quantize": "q8_0"}, "int8x2"),
+        (in_float32, {}, "float32"),
+        (mixed, {}, "float32"),
+    ):
+        assert activations(other, **how)[:2] == (expected, "the default")
 
 
 def test_custom_generate_runs_the_kernel():

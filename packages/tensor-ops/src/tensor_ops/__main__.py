@@ -88,9 +88,12 @@ def _run(argv: Sequence[str]) -> int:
         if name := other_commands.below(words, commands):
             return other_commands.run(name, argv[2:])
         if not (words and words[0] in commands.choices):
-            others = other_commands.add(commands)
-            if words and words[0] in others:
+            if words and words[0] in other_commands.names(commands):
                 return other_commands.run(words[0], argv[1:])
+            other_commands.add(commands)
+        if words and words[0] in commands.choices:
+            # One that has two names is called in its help as it was called here.
+            commands.choices[words[0]].prog = f"{COMMAND} {words[0]}"
         arguments = parser.parse_args(words)
         status: int = arguments.run(arguments)
         return status

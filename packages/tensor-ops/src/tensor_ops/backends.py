@@ -146,13 +146,14 @@ def kind_of_device(name: str) -> str | None:
 def runs_programs(name: str) -> bool:
     """Return whether a backend runs whole programs where it is available.
 
-    Of a backend that cannot be imported it is what is known; nothing speaks against a plug-in.
+    Of a backend that cannot be imported it is what is known. Nothing speaks against a plug-in, nor
+    against a name without a backend of its own, the reason for which is another.
     """
     backend = load(name)
     if backend.module is not None:
         return backend.capabilities.runs_programs
     known = KNOWN.get(split(name)[0])
-    return known is None or known.runs_programs
+    return known is None or known.runs_programs or bool(known.served_by)
 
 
 def require(name: str, wanted_by: str) -> Backend:

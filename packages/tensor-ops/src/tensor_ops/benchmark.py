@@ -175,7 +175,7 @@ def measure_op(
     list of Result
         That of the plain expression first, if the op has one, then the NumPy backend's.
     """
-    names = registry.get_available_backends() if backends is None else backends
+    names = registry.get_available_backends(runs_programs=False) if backends is None else backends
     first = [PLAIN] if variant(case.op).op.plain else []
     results, calls = prepare(case, [*first, LAST_RESORT, *names])
     timings = time_calls(calls, seconds, repeats)

@@ -17,6 +17,14 @@ __all__ = [
     "warn_caller",
 ]
 
+# The packages of this repository, and modules that call functions for their callers, as those of a
+# cached property are.
+_OURS = (
+    *("tensor_ops", "tensor_ops_cpp", "tensor_ops_cuda"),
+    *("tensor_ops_decode", "tensor_ops_opencl", "tensor_ops_torch"),
+)
+_BETWEEN = ("contextlib", "copy", "functools", "torch")
+
 
 class TensorOpsError(Exception):
     """Base class of every error that is about tensor_ops itself."""
@@ -61,14 +69,16 @@ class ConfigWarning(RuntimeWarning):
 
 
 def warn_caller(message: str, category: type[Warning], package: str = "tensor_ops") -> None:
-    """Warn at the line of the first caller outside a package."""
+    """Warn at the line of the first caller outside a package and those of this repository.
+
+    Frames of libraries that call a function on behalf of their caller are passed over too.
+    """
     level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and _is_of(package, frame):
+    while frame.f_back is not None and _is_within(frame, (package, *_OURS, *_BETWEEN)):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
 
 
-def _is_of(package: str, frame: FrameType) -> bool:
+def _is_within(frame: FrameType, packages: tuple[str, ...]) -> bool:
     # Code that exec() runs may be in a namespace without __name__.
-    name = str(frame.f_globals.get("__name__"))
-    return name in (package, "tensor_ops") or name.startswith((f"{package}.", "tensor_ops."))
+    return str(frame.f_globals.get("__name__")).partition(".")[0] in packages

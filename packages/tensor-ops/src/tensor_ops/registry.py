@@ -75,7 +75,7 @@ def get_backend_info(name: str | None = None) -> dict[str, Any]:
         `device_name`, `device_count`, `compute_capability` (90 for 9.0), `compute_units`,
         `max_memory` (bytes), `max_shared_memory` (bytes), `dtypes` and `ops`. Where a key has no
         meaning for the backend, numbers are 0 and the others None. Without: `backend`, `config`,
-        `config_file`, `available_backends` and `decided_by`.
+        `config_file`, `available_backends` (those that run ops) and `decided_by`.
 
     Raises
     ------
@@ -89,25 +89,26 @@ def get_backend_info(name: str | None = None) -> dict[str, Any]:
         "backend": get_backend(),
         "config": file.as_dict(),
         "config_file": None if file.path is None else str(file.path),
-        "available_backends": get_available_backends(),
+        "available_backends": get_available_backends(runs_programs=False),
         "decided_by": state.current().decision.source,
     }
 
 
-def get_available_backends(*, runs_programs: bool = False) -> list[str]:
-    """Return the backends that can run, in the order in which they are tried.
+def get_available_backends(*, runs_programs: bool = True) -> list[str]:
+    """Return the backends that run ops and programs here, in the order in which they are tried.
 
     Only the backends of the effective priority list and the one that runs here are looked at.
 
     Parameters
     ----------
     runs_programs : bool, optional
-        Return only those that run whole programs too, such as `PersistentKernel` does.
+        Whether they must run whole programs too, as `PersistentKernel` wants it. False also returns
+        those that compute single ops alone, such as ``opencl``.
 
     Examples
     --------
     >>> import tensor_ops
-    >>> "python" in tensor_ops.get_available_backends(runs_programs=True)
+    >>> "python" in tensor_ops.get_available_backends()
     True
     """
     decision = state.current().decision

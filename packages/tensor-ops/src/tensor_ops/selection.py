@@ -77,6 +77,8 @@ class Decision(NamedTuple):
         The candidates that stand first because of their times (see `in_measured_order`).
     narrowed_by : str or None
         The level whose name says more than the force, which is that of `source`.
+    lift : str
+        What a user does to lift the force, empty without one.
     """
 
     mode: Mode
@@ -86,6 +88,7 @@ class Decision(NamedTuple):
     overridden: tuple[str, ...] = ()
     measured: tuple[str, ...] = ()
     narrowed_by: str | None = None
+    lift: str = ""
 
     @property
     def strict(self) -> bool:
@@ -257,6 +260,7 @@ def _forced(
         priority,
         overridden=tuple(overridden),
         narrowed_by=narrowed_by,
+        lift=forcing.lift,
     )
 
 

@@ -42,9 +42,11 @@ Exits with 130 after Ctrl-C, which keeps what was measured."""
 
 
 def bench(argv: Sequence[str]) -> int:
-    """Run ``tensor-ops bench decode`` with the words after the command's name."""
-    description = "Measure how fast a model decodes, and what limits it."
-    parser = model_parser("bench decode", description, EXAMPLES)
+    """Measure how fast a model decodes, and what limits it.
+
+    This is ``tensor-ops bench decode``, with the words after the command's name.
+    """
+    parser = model_parser("bench decode", bench, EXAMPLES)
     add_running(parser)
     parser.add_argument("--prompt-tokens", type=int, default=256, help="default: 256")
     parser.add_argument("--new-tokens", type=int, default=128, help="default: 128")

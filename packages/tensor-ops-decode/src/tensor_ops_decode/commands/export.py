@@ -25,9 +25,11 @@ none."""
 
 
 def export(argv: Sequence[str]) -> int:
-    """Run ``tensor-ops export`` with the words after the command's name."""
-    description = "Write a model into a folder that programs in C++ and other languages can run."
-    parser = model_parser("export", description, EXAMPLES)
+    """Write a model into a folder that programs in C++ and other languages can run.
+
+    This is ``tensor-ops export``, with the words after the command's name.
+    """
+    parser = model_parser("export", export, EXAMPLES)
     add_guesses(parser)
     parser.add_argument(
         "--max-num-batched-requests", type=int, help="the most sequences at a time; default: 8"

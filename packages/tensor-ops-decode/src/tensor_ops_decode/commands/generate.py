@@ -44,9 +44,11 @@ Under mpiexec or torchrun, several processes share the model; the first of them 
 
 
 def generate(argv: Sequence[str]) -> int:
-    """Run ``tensor-ops generate`` with the words after the command's name."""
-    description = "Continue a text with a language model."
-    parser = model_parser("generate", description, EXAMPLES)
+    """Continue a text with a language model.
+
+    This is ``tensor-ops generate``, with the words after the command's name.
+    """
+    parser = model_parser("generate", generate, EXAMPLES)
     add_running(parser)
     add_guesses(parser)
     parser.add_argument(
@@ -136,8 +138,7 @@ def _answer(
         if arguments.json:
             _print_json(model, answer)
         else:
-            cut = _how_to_go_on(answer, options) if arguments.chat else ""
-            _report(model, answer, cut)
+            _report(model, answer, _how_to_go_on(answer, options))
 
     of_chat = {
         "chat_template": arguments.chat_template,
@@ -180,7 +181,7 @@ def _settings(arguments: argparse.Namespace, model: Model) -> dict[str, Any]:
 
 
 def _how_to_go_on(answer: Completion, options: dict[str, Any]) -> str:
-    """Return what to say of an answer that a limit has cut, and nothing of one that has an end."""
+    """Return what to say of a text that a limit has cut, and nothing of one that has an end."""
     if answer.finish_reason != "length":
         return ""
     most = options.get("max_new_tokens", MAX_NEW_TOKENS)

@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from tensor_ops.extension import ProgressBar
 from tensor_ops_decode.weights.transforms import QUANTIZED_TYPES
@@ -10,11 +10,16 @@ from tensor_ops_decode.weights.transforms import QUANTIZED_TYPES
 __all__ = ["add_guesses", "add_running", "kernel_options", "model_parser", "show_bytes"]
 
 
-def model_parser(command: str, description: str, examples: str) -> argparse.ArgumentParser:
-    """Return the parser of a command that opens a model, with the options of its program."""
+def model_parser(
+    command: str, function: Callable[..., int], examples: str
+) -> argparse.ArgumentParser:
+    """Return the parser of a command that opens a model, with the options of its program.
+
+    The first line of the function's docstring describes it, there as in ``tensor-ops --help``.
+    """
     parser = _Parser(
         prog=f"tensor-ops {command}",
-        description=description,
+        description=(function.__doc__ or "").partition("\n")[0],
         epilog=examples,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -85,6 +90,11 @@ class _Parser(argparse.ArgumentParser):
                 name, equals, value = word.partition("=")
                 words[index] = name.replace("_", "-") + equals + value
         return self.parse_intermixed_args(words, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        if message.startswith("unrecognized arguments: -"):
+            message += "; what begins with a dash and is no option comes last, after --"
+        super().error(message)
 
 
 def _path(text: str) -> str:

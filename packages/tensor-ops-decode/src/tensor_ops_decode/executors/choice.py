@@ -6,7 +6,7 @@ A backend runs programs if its ``CAPABILITIES`` say so and its module has ``supp
 
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tensor_ops import BackendError, BackendFallbackWarning, BackendUnavailableError
@@ -48,6 +48,9 @@ class Executor:
     mode : str
     steps : tuple of Step
         Every backend that was considered, with the reason why it was passed over.
+    refusal : str or None
+        Why no executable can be made of a program, where none takes the caller's settings: this one
+        stands meanwhile for what needs no executable, such as an export.
     """
 
     backend: str
@@ -55,6 +58,12 @@ class Executor:
     decided_by: str
     mode: str
     steps: tuple[Step, ...]
+    refusal: str | None = None
+
+    def check(self) -> None:
+        """Raise a NoExecutorError if there is a refusal."""
+        if self.refusal is not None:
+            raise NoExecutorError(self.refusal, self.backend)
 
 
 class ExecutorChoice:
@@ -70,6 +79,8 @@ class ExecutorChoice:
         Who asks, in words.
     refusal : callable, optional
         Returns why the caller cannot use a backend of this name, None if it can.
+    refused_by : callable, optional
+        Returns why the module of a backend makes no executable with the caller's settings.
     among_ranks : bool, optional
         Whether it must run shards, whose ranks exchange values.
 
@@ -91,6 +102,7 @@ class ExecutorChoice:
         caller: str = "PersistentKernel()",
         refusal: Callable[[str], str | None] = lambda name: None,
         *,
+        refused_by: Callable[[Any], str | None] = lambda module: None,
         among_ranks: bool = False,
     ) -> None:
         is_name = isinstance(fallback_backends, str)
@@ -101,7 +113,7 @@ class ExecutorChoice:
             raise TypeError(
                 f"fallback_backends must be a list of names, got {fallback_backends!r:.80}{advice}"
             )
-        self._refusal, self._among_ranks = refusal, among_ranks
+        self._refusal, self._refused_by, self._among_ranks = refusal, refused_by, among_ranks
         self._found: str | None = None
         # The configuration in force now counts, though the program may be known only later.
         self._ways = [_way(backend, f"backend= of {caller}")] + [
@@ -126,30 +138,44 @@ class ExecutorChoice:
         BackendFallbackWarning
             If it is another than the one that was asked for, once.
         """
+        found, steps = self._chosen(program, self._refused_by)
+        if found is not None:
+            self._warn_of(self._problems(steps), found.backend)
+            return found
+        message = "no backend can run the program: "
+        message += "; ".join(f"{step.backend}: {step.reason}" for step in steps)
+        message += self._advice(steps)
+        found, others = self._chosen(program, lambda module: None)
+        if found is None or self._problems(others):
+            raise NoExecutorError(message, steps[0].backend)
+        return replace(found, refusal=message)
+
+    def _chosen(
+        self, program: str | None, refused_by: Callable[[Any], str | None]
+    ) -> tuple[Executor | None, list[Step]]:
+        """Return the first executor that can run a program, and every backend on the way."""
         steps: list[Step] = []
         for way in self._ways:
             if isinstance(way, Step):
                 steps.append(way)
                 continue
-            choice = choose_backend(way, lambda backend: self._reason(backend, program))
+            choice = choose_backend(way, lambda each: self._reason(each, program, refused_by))
             steps += map(_without_vain_advice, choice.steps)
             if choice.backend is not None:
-                self._warn_of_fallback(steps, choice.backend)
                 module = _module_of(load_backend(choice.backend))
-                return Executor(choice.backend, module, way.source, way.mode, tuple(steps))
-        message = "no backend can run the program: "
-        message += "; ".join(f"{step.backend}: {step.reason}" for step in steps)
-        if any(step.reason == _RUNS_NONE for step in steps):
-            message += "; tensor_ops.get_available_backends(runs_programs=True) lists those that do"
-        raise NoExecutorError(message, steps[0].backend)
+                made = Executor(choice.backend, module, way.source, way.mode, tuple(steps))
+                return made, steps
+        return None, steps
 
-    def _reason(self, backend: Backend, program: str | None) -> str | None:
+    def _reason(
+        self, backend: Backend, program: str | None, refused_by: Callable[[Any], str | None]
+    ) -> str | None:
         """Return why an available backend cannot run a program."""
         module = _module_of(backend)
         name = backend.name.partition(":")[0]
         if module is None:
             return _RUNS_NONE
-        reason = self._refusal(name)
+        reason = self._refusal(name) or refused_by(module)
         if reason is None and self._among_ranks and not _takes_ranks(module):
             return "its executor runs no programs that are divided among ranks"
         if reason is not None or program is None:
@@ -162,21 +188,38 @@ class ExecutorChoice:
             return reason
         return f"its supports_program() returned {reason!r}, expected None or a reason"
 
-    def _warn_of_fallback(self, steps: list[Step], chosen: str) -> None:
-        """Warn if what was asked for does not run, or if something that is installed is broken."""
-        if self._found == chosen:
-            return
-        self._found = chosen
+    def _advice(self, steps: list[Step]) -> str:
+        """Return what to do where no backend can run a program, which a force leaves no other of.
+
+        The reason against a backend that a force does not allow says how to lift it.
+        """
+        decisions = [way for way in self._ways if isinstance(way, Decision)]
+        if len(decisions) < len(self._ways):
+            return ""
+        forced = next((way for way in decisions if way.mode == "force"), None)
+        if forced is not None:
+            name = forced.candidates[0]
+            return f"; {forced.source} forces {name!r}; to lift it, {forced.lift}"
+        if any(step.reason == _RUNS_NONE for step in steps):
+            return "; tensor_ops.get_available_backends() lists those that do"
+        return ""
+
+    def _problems(self, steps: list[Step]) -> list[str]:
+        """Return why what was asked for does not run, and what is installed and broken."""
         first = self._ways[0]
         is_asked_for = isinstance(first, Step) or first.mode not in AUTOMATIC
-        problems = [
+        return [
             f"backend {step.backend!r}: {step.reason}"
             for step in steps[:-1]
             if is_asked_for or (step.reason != _RUNS_NONE and load_backend(step.backend).is_broken)
         ]
-        if problems:
+
+    def _warn_of(self, problems: list[str], chosen: str) -> None:
+        """Warn of them, unless that was done when the same backend was chosen before."""
+        if problems and self._found != chosen:
             message = f"{'; '.join(problems)}. Running the program on {chosen!r} instead"
-            warn_caller(message, BackendFallbackWarning, "tensor_ops_decode")
+            warn_caller(message, BackendFallbackWarning)
+        self._found = chosen
 
 
 def _way(name: str | None, source: str) -> Decision | Step:

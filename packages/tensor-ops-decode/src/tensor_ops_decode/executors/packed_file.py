@@ -129,7 +129,6 @@ class PackedFile:
             warn_caller(
                 f"packed weights that were kept cannot be used; the model is packed again: {error}",
                 RuntimeWarning,
-                "tensor_ops_decode",
             )
             return None
 
@@ -183,7 +182,7 @@ class PackedFile:
             self._write(executable, {name: arrays[name] for name in self._tables})
         except OSError as error:
             problem = f"cannot be kept in {self.path}: {error.strerror or error}"
-            warn_caller(f"the packed weights {problem}", RuntimeWarning, "tensor_ops_decode")
+            warn_caller(f"the packed weights {problem}", RuntimeWarning)
             return problem
         return None
 

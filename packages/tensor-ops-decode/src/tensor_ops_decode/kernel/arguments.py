@@ -1,12 +1,12 @@
 """The arguments of a kernel: their checks, and what to use instead of arguments of Mirage."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tensor_ops.extension import did_you_mean
-from tensor_ops_decode.arguments import whole
+from tensor_ops_decode.arguments import check_known, whole
+from tensor_ops_decode.executors.options import refused_options
 from tensor_ops_decode.kinds.cache_types import CACHE_DTYPES
 from tensor_ops_decode.program import Limits
 from tensor_ops_decode.weights.transforms import QUANTIZED_TYPES
@@ -44,15 +44,12 @@ _MODES = {
 }
 
 
-def check_names(given: Iterable[str], known: Iterable[str]) -> None:
+def check_names(given: Collection[str], known: Iterable[str]) -> None:
     """Raise a TypeError for arguments that are not known, saying what to do instead."""
     for name in given:
         if name in _REPLACED:
             raise TypeError(f"PersistentKernel() has no argument {name!r}: {_REPLACED[name]}")
-        raise TypeError(
-            f"PersistentKernel() has no argument {name!r}; {did_you_mean(name, known)}"
-            f"the arguments are {', '.join(known)}"
-        )
+    check_known("PersistentKernel", given, known)
 
 
 def check_setting(mode: str, num_workers: object) -> None:
@@ -178,6 +175,12 @@ class KernelSettings:
     def refusal(self, backend: str) -> str | None:
         """Return why the kernel cannot use a backend of this name, None if it can."""
         return None if self.use_cutlass_kernel is None or backend == "cuda" else _CUTLASS
+
+    def refused_by(self, module: Any) -> str | None:
+        """Return why an executor, which a module makes, does not take the settings."""
+        if self.cache and not hasattr(module, "packed_layout"):
+            return "it does not pack weights; leave cache= out, or choose another backend"
+        return refused_options(module, self.options, self.num_workers)
 
 
 def by_argument(limits: Limits) -> dict[str, int]:

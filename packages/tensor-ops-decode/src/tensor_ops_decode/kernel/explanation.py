@@ -5,11 +5,13 @@ from typing import Any, NamedTuple
 
 from tensor_ops.extension import Step
 from tensor_ops_decode.kernel.arguments import by_argument
-from tensor_ops_decode.program import Limits
+from tensor_ops_decode.nodes import KINDS
+from tensor_ops_decode.program import Limits, Program
 from tensor_ops_decode.program.rank_shares import RankShares
 from tensor_ops_decode.program.step_reads import StepReads
+from tensor_ops_decode.weights.formats import FORMATS
 
-__all__ = ["KernelExplanation"]
+__all__ = ["KernelExplanation", "rounded_options"]
 
 
 class KernelExplanation(NamedTuple):
@@ -34,7 +36,7 @@ class KernelExplanation(NamedTuple):
     activations_by : str
         What decided on what activations are rounded to, if the executor has that option: the
         argument ``activations``, the model (`ArrayWeights` with ``activations``, where the executor
-        has instructions for them) or the default.
+        has instructions for them), the default, or the weights, beside which none is rounded.
     num_workers : int or None
         None before the kernel is compiled, unless it was given.
     memory : mapping of str to int
@@ -106,6 +108,33 @@ class KernelExplanation(NamedTuple):
         if self.note is not None:
             lines.append(f"  note: {self.note}")
         return "\n".join(lines)
+
+
+def rounded_options(
+    options: Mapping[str, object], activations_by: str, program: Program | None
+) -> tuple[Mapping[str, object], str]:
+    """Return options with what activations are rounded to in a program, and what decides on that.
+
+    Integers are for products with integer weights, and bfloat16 also for those with bfloat16:
+    beside other weights activations stay float32, whatever the option is.
+    """
+    rounded = options.get("activations", "float32")
+    if program is None or rounded == "float32":
+        return options, activations_by
+    types = {
+        program.tensors[name].type
+        for node in program.nodes
+        for slot in KINDS[node.kind].weights
+        if not slot.is_table
+        for name in node.weights.get(slot.name, ())
+    }
+    if "bf16" in types and rounded == "bfloat16":
+        return options, activations_by
+    if not all(FORMATS[each].is_float for each in types):
+        return options, activations_by
+    is_asked_for = activations_by == "activations="
+    decided_by = "the weights, beside which none is rounded" if is_asked_for else activations_by
+    return {**options, "activations": "float32"}, decided_by
 
 
 def _listed(values: Mapping[str, object]) -> str:

@@ -1,33 +1,29 @@
 """The layers of a program that is described by hand, each checked when it is added."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from tensor_ops_decode.arguments import check_known
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.executors.sources import attached_array
+from tensor_ops_decode.kernel.tensors import (
+    KernelTensor,
+    KernelTensors,
+    argument_of,
+    as_several,
+    check_tensor,
+    new_dims,
+    new_dtype,
+)
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program import Cache, Limits, Program, Tensor
 from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.weights.arrays import FLOAT_TYPES
 
 __all__ = ["KernelTensor", "Layers"]
-
-
-@dataclass(frozen=True)
-class KernelTensor:
-    """A tensor of a kernel: a weight that was attached, or a value that a layer writes."""
-
-    name: str
-    dims: tuple[int, ...]
-    dtype: str
-
-
-#: One tensor, or several that are stacked along their rows, such as those of q, k and v.
-KernelTensors: TypeAlias = KernelTensor | Sequence[KernelTensor]
 
 
 class Layers:
@@ -111,17 +107,7 @@ class Layers:
         KernelTensor
         """
         self._check_name("new_tensor", name)
-        given = np.dtype(dtype).name
-        if given not in ("float32", "int32"):
-            raise ProgramError(f"new_tensor: {name} must be float32 or int32, got {given}")
-        shape = tuple(dims)
-        tokens, requests = self.limits.max_tokens, self.limits.max_requests
-        if len(shape) != 2 or shape[0] not in (tokens, requests):
-            expected = f"{tokens} (max_num_batched_tokens) or {requests} (max_num_batched_requests)"
-            raise ProgramError(
-                f"new_tensor: dims of {name} must be (rows, columns) with {expected} rows, got "
-                f"{shape}"
-            )
+        given, shape = new_dtype(name, dtype), new_dims(name, dims, self.limits)
         return self._declared.setdefault(name, KernelTensor(name, shape, given))
 
     def embed_layer(
@@ -129,9 +115,10 @@ class Layers:
     ) -> KernelTensor:
         """Add ``weight[tokens]``; the tokens are those of the step, so that `input` stays None."""
         if input is not None:
+            where = self._checked("embed", output)
             raise ProgramError(
-                f"embed {output.name!r}: input is the tokens of the step; leave it out and give "
-                "the tokens to add_request()"
+                f"{where}: input is the tokens of the step; leave it out and give the tokens to "
+                "add_request()"
             )
         return self._add("embed", {}, {"weight": weight}, output)
 
@@ -180,16 +167,31 @@ class Layers:
         return self._add("rms_norm_linear", {"x": input}, weights, output, {"eps": eps})
 
     def attention_layer(
-        self, /, *, input: KernelTensor, output: KernelTensor, **settings: Any
+        self,
+        /,
+        *,
+        input: KernelTensor,
+        output: KernelTensor,
+        num_heads: int,
+        num_kv_heads: int,
+        **settings: Any,
     ) -> KernelTensor:
         """Add attention whose cache has room for the longest sequence of every request.
 
         The parameters are those of `paged_attention_layer`.
         """
-        return self._add_attention(input, output, paged=False, **settings)
+        check_known("attention_layer", settings, Layers._add_attention.__kwdefaults__ or ())
+        return self._add_attention(False, input, output, num_heads, num_kv_heads, **settings)
 
     def paged_attention_layer(
-        self, /, *, input: KernelTensor, output: KernelTensor, **settings: Any
+        self,
+        /,
+        *,
+        input: KernelTensor,
+        output: KernelTensor,
+        num_heads: int,
+        num_kv_heads: int,
+        **settings: Any,
     ) -> KernelTensor:
         """Add attention whose cache is in pages, which requests share.
 
@@ -215,7 +217,8 @@ class Layers:
         eps : float, optional
             Of the norms.
         """
-        return self._add_attention(input, output, paged=True, **settings)
+        check_known("paged_attention_layer", settings, Layers._add_attention.__kwdefaults__ or ())
+        return self._add_attention(True, input, output, num_heads, num_kv_heads, **settings)
 
     def silu_mul_layer(self, *, input: KernelTensor, output: KernelTensor) -> KernelTensor:
         """Add ``silu(gate) * up``, where a row of `input` is gate and up."""
@@ -258,7 +261,8 @@ class Layers:
     def argmax_layer(self, *, input: KernelTensor, output: KernelTensor) -> KernelTensor:
         """Add the choice of the next token: the index of the largest of the logits `input`."""
         if self._chosen:
-            raise ProgramError(f"argmax {output.name!r}: {self._chosen[1]!r} is one already")
+            where = self._checked("argmax", output)
+            raise ProgramError(f"{where}: {self._chosen[1]!r} is one already")
         return self._add("argmax", {"x": input}, {}, output)
 
     def described_program(self) -> tuple[Program, str, str]:
@@ -297,12 +301,12 @@ class Layers:
 
     def _add_attention(
         self,
+        paged: bool,
         input: KernelTensor,
         output: KernelTensor,
-        *,
-        paged: bool,
         num_heads: int,
         num_kv_heads: int,
+        *,
         cos_pos_embed: KernelTensor | None = None,
         sin_pos_embed: KernelTensor | None = None,
         q_norm: KernelTensor | None = None,
@@ -313,10 +317,11 @@ class Layers:
         rotation: str = "halves",
         eps: float = 1e-6,
     ) -> KernelTensor:
-        where = f"attention {output.name!r}"
-        heads = [("num_heads", num_heads), ("num_kv_heads", num_kv_heads)]
-        for what, count in heads:
-            if not isinstance(count, int) or count < 1:
+        where = self._checked("attention", output)
+        check_tensor(where, "input", input, self._declared)
+        tables = {"cos": cos_pos_embed, "sin": sin_pos_embed}
+        for what, count in (("num_heads", num_heads), ("num_kv_heads", num_kv_heads)):
+            if not isinstance(count, int) or isinstance(count, bool) or count < 1:
                 raise ProgramError(f"{where}: {what} must be a positive integer, got {count!r}")
         head_size, rest = divmod(input.dims[-1], num_heads + 2 * num_kv_heads)
         if rest or not head_size:
@@ -325,14 +330,15 @@ class Layers:
                 f"{num_kv_heads} keys and {num_kv_heads} values, got {input.dims[-1]} columns"
             )
         length = self.limits.max_seq_length
-        for table in (cos_pos_embed, sin_pos_embed):
+        for slot, table in tables.items():
+            if table is not None:
+                check_tensor(where, argument_of("attention", slot), table, self._declared)
             if table is not None and table.dims[0] < length:
                 raise ProgramError(
                     f"{where}: {table.name!r} must have a row for each of the {length} positions "
                     f"of max_seq_length, got {table.dims[0]}"
                 )
         cache = Cache(num_kv_heads, head_size, self._dtype_of_caches(), paged)
-        tables = {"cos": cos_pos_embed, "sin": sin_pos_embed}
         attributes = {
             "num_heads": num_heads,
             "num_kv_heads": num_kv_heads,
@@ -362,21 +368,32 @@ class Layers:
         output: KernelTensor,
         attributes: Mapping[str, Any] | None = None,
     ) -> KernelTensor:
-        where = f"{kind} {output.name!r}"
-        self._check(where)
-        if output.name in self.attached or self._declared.get(output.name) != output:
-            raise ProgramError(f"{where}: output must be a new_tensor() of this kernel")
+        where = self._checked(kind, output)
+
+        def name_of(slot: str, given: object) -> str:
+            return check_tensor(where, argument_of(kind, slot), given, self._declared).name
+
         names = {
-            slot: [each.name for each in ([given] if isinstance(given, KernelTensor) else given)]
+            slot: [name_of(slot, each) for each in as_several(given)]
             for slot, given in weights.items()
             if given is not None
         }
         self._builder.add(
             kind,
-            {slot: tensor.name for slot, tensor in inputs.items()} or {"tokens": "tokens"},
+            {slot: name_of(slot, given) for slot, given in inputs.items()} or {"tokens": "tokens"},
             names,
             attributes,
             output=output.name,
             declared=(output.dims[0], output.dims[1], output.dtype),
         )
         return output
+
+    def _checked(self, kind: str, output: KernelTensor) -> str:
+        """Return how errors name a layer, if it can be added with this output."""
+        if not isinstance(output, KernelTensor):
+            raise ProgramError(f"{kind}: output must be a new_tensor(), got {output!r:.80}")
+        where = f"{kind} {output.name!r}"
+        self._check(where)
+        if output.name in self.attached or self._declared.get(output.name) != output:
+            raise ProgramError(f"{where}: output must be a new_tensor() of this kernel")
+        return where

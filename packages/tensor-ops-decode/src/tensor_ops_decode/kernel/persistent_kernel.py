@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
+from typing import Any, NoReturn
 
 from tensor_ops_decode.arguments import check_progress
 from tensor_ops_decode.errors import ProgramError
@@ -19,12 +19,14 @@ from tensor_ops_decode.kernel.arguments import (
     check_setting,
     given_end_tokens,
 )
-from tensor_ops_decode.kernel.explanation import KernelExplanation
+from tensor_ops_decode.kernel.explanation import KernelExplanation, rounded_options
 from tensor_ops_decode.kernel.export import export_model
+from tensor_ops_decode.kernel.forwarding import forward
 from tensor_ops_decode.kernel.layers import Layers
 from tensor_ops_decode.kernel.opening import KernelModel, described_model, open_model, rank_name
 from tensor_ops_decode.kernel.rank_facts import facts_of_ranks
 from tensor_ops_decode.kernel.session import Session
+from tensor_ops_decode.kernel.stand_in import name_of_layers
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.program.step_reads import StepReads
 from tensor_ops_decode.ranks.choice import chosen_ranks
@@ -32,22 +34,6 @@ from tensor_ops_decode.ranks.communicator import Facts
 from tensor_ops_decode.weights import Weights
 
 __all__ = ["PersistentKernel"]
-
-_Held = TypeVar("_Held")
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
-
-
-def _forward(
-    member: str, method: Callable[Concatenate[_Held, _P], _T]
-) -> Callable[Concatenate[PersistentKernel, _P], _T]:
-    """Return a method of the kernel that is one of a member, with its signature and docstring."""
-
-    @functools.wraps(method)
-    def call(kernel: PersistentKernel, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        return method(getattr(kernel, member), *args, **kwargs)
-
-    return call
 
 
 class PersistentKernel:
@@ -187,7 +173,11 @@ class PersistentKernel:
         )
         self._ranks = ranks = chosen_ranks(communicator, world_size, mpi_rank, rank_name(model))
         self._choice = ExecutorChoice(
-            backend, fallback_backends, refusal=settings.refusal, among_ranks=ranks.world_size > 1
+            backend,
+            fallback_backends,
+            refusal=settings.refusal,
+            refused_by=settings.refused_by,
+            among_ranks=ranks.world_size > 1,
         )
         self._executor = self._choice.executor()
         self._model: KernelModel | None = None
@@ -220,7 +210,7 @@ class PersistentKernel:
         ProgramError
             If layers were added that make no whole program.
         NoExecutorError
-            If no backend can run the program.
+            If no backend can run the program, with these arguments.
         ConfigError
             If others can write the file of packed weights in `cache`.
         RankError
@@ -241,11 +231,13 @@ class PersistentKernel:
             arguments = self._layers, self._settings, self._choice, self._ranks
             self._model = described_model(*arguments)
         self._executor = self._model.planned.executor
-        return facts_of_ranks(self._model) if self._ranks.world_size > 1 else {}
+        is_shared = self._ranks.world_size > 1
+        return facts_of_ranks(self._model, self._settings) if is_shared else {}
 
     def _compiled(self, progress: Callable[[int, int], None] | None) -> Any:
         """Return the executable of this rank."""
         model = self._known_model()
+        model.planned.executor.check()
         model.planned.require_memory(model.options)
         arrays = self._layers.attached, model.weights, model.cache
         executable, self._packed_file = compile_program(
@@ -342,59 +334,62 @@ class PersistentKernel:
         """Return which backend runs the kernel and why, its limits, its memory, what it reads."""
         executor, executable, settings = self._executor, self._session.executable, self._settings
         model, decided = self._model, settings if self._model is None else self._model
+        program = None if model is None else model.planned.program
+        options = decided.options if executable is None else executable.options
+        options, activations_by = rounded_options(options, decided.activations_by, program)
         return KernelExplanation(
             executor.backend,
-            self._layers.name if model is None else model.name,
+            name_of_layers(self._layers) if model is None else model.name,
             executor.decided_by,
             executor.mode,
             executor.steps,
-            self._layers.limits if model is None else model.planned.program.limits,
+            self._layers.limits if program is None else program.limits,
             decided.length_by,
-            decided.options if executable is None else executable.options,
-            decided.activations_by,
+            options,
+            activations_by,
             settings.num_workers if executable is None else executable.num_workers,
             {} if executable is None else executable.memory,
             self._packed_file,
-            None if model is None else StepReads.of(model.planned.program),
+            None if program is None else StepReads.of(program),
             getattr(executor.module, "PROGRAM_NOTE", None),
             None if model is None else model.planned.shares,
         )
 
-    close = _forward("_session", Session.close)
-    __call__ = _forward("_session", Session.__call__)
-    run = _forward("_session", Session.run)
-    synchronize = _forward("_session", Session.synchronize)
-    add_request = _forward("_session", Session.add_request)
-    check_request = _forward("_session", Session.check_request)
-    extend = _forward("_session", Session.extend)
-    has_room = _forward("_session", Session.has_room)
-    tokens = _forward("_session", Session.tokens)
-    finish_reason = _forward("_session", Session.finish_reason)
-    error = _forward("_session", Session.error)
-    logits = _forward("_session", Session.logits)
-    logprobs = _forward("_session", Session.logprobs)
-    num_shared = _forward("_session", Session.num_shared)
-    num_accepted = _forward("_session", Session.num_accepted)
-    remove = _forward("_session", Session.remove)
-    reset = _forward("_session", Session.reset)
-    profile = _forward("_session", Session.profile)
-    read_bandwidth = _forward("_session", Session.read_bandwidth)
+    close = forward("_session", Session.close)
+    __call__ = forward("_session", Session.__call__)
+    run = forward("_session", Session.run)
+    synchronize = forward("_session", Session.synchronize)
+    add_request = forward("_session", Session.add_request)
+    check_request = forward("_session", Session.check_request)
+    extend = forward("_session", Session.extend)
+    has_room = forward("_session", Session.has_room)
+    tokens = forward("_session", Session.tokens)
+    finish_reason = forward("_session", Session.finish_reason)
+    error = forward("_session", Session.error)
+    logits = forward("_session", Session.logits)
+    logprobs = forward("_session", Session.logprobs)
+    num_shared = forward("_session", Session.num_shared)
+    num_accepted = forward("_session", Session.num_accepted)
+    remove = forward("_session", Session.remove)
+    reset = forward("_session", Session.reset)
+    profile = forward("_session", Session.profile)
+    read_bandwidth = forward("_session", Session.read_bandwidth)
 
-    attach_input = _forward("_layers", Layers.attach_input)
-    new_tensor = _forward("_layers", Layers.new_tensor)
-    embed_layer = _forward("_layers", Layers.embed_layer)
-    rmsnorm_layer = _forward("_layers", Layers.rmsnorm_layer)
-    linear_layer = _forward("_layers", Layers.linear_layer)
-    linear_with_residual_layer = _forward("_layers", Layers.linear_with_residual_layer)
-    rmsnorm_linear_layer = _forward("_layers", Layers.rmsnorm_linear_layer)
-    attention_layer = _forward("_layers", Layers.attention_layer)
-    paged_attention_layer = _forward("_layers", Layers.paged_attention_layer)
-    silu_mul_layer = _forward("_layers", Layers.silu_mul_layer)
-    silu_mul_linear_with_residual_layer = _forward(
+    attach_input = forward("_layers", Layers.attach_input)
+    new_tensor = forward("_layers", Layers.new_tensor)
+    embed_layer = forward("_layers", Layers.embed_layer)
+    rmsnorm_layer = forward("_layers", Layers.rmsnorm_layer)
+    linear_layer = forward("_layers", Layers.linear_layer)
+    linear_with_residual_layer = forward("_layers", Layers.linear_with_residual_layer)
+    rmsnorm_linear_layer = forward("_layers", Layers.rmsnorm_linear_layer)
+    attention_layer = forward("_layers", Layers.attention_layer)
+    paged_attention_layer = forward("_layers", Layers.paged_attention_layer)
+    silu_mul_layer = forward("_layers", Layers.silu_mul_layer)
+    silu_mul_linear_with_residual_layer = forward(
         "_layers", Layers.silu_mul_linear_with_residual_layer
     )
-    gelu_mul_layer = _forward("_layers", Layers.gelu_mul_layer)
-    elementwise_add_layer = _forward("_layers", Layers.elementwise_add_layer)
-    allreduce_layer = _forward("_layers", Layers.allreduce_layer)
-    select_layer = _forward("_layers", Layers.select_layer)
-    argmax_layer = _forward("_layers", Layers.argmax_layer)
+    gelu_mul_layer = forward("_layers", Layers.gelu_mul_layer)
+    elementwise_add_layer = forward("_layers", Layers.elementwise_add_layer)
+    allreduce_layer = forward("_layers", Layers.allreduce_layer)
+    select_layer = forward("_layers", Layers.select_layer)
+    argmax_layer = forward("_layers", Layers.argmax_layer)

@@ -8,7 +8,7 @@ from zlib import crc32
 
 import numpy as np
 
-from tensor_ops_decode.kernel.arguments import by_argument
+from tensor_ops_decode.kernel.arguments import KernelSettings, by_argument
 from tensor_ops_decode.kernel.opening import KernelModel
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.ranks.communicator import Facts
@@ -20,8 +20,12 @@ _BEGINNING = 64  # bytes of each tensor of a file
 _FILE = re.compile(r'"file": "((?:[^"\\]|\\.)*)"')
 
 
-def facts_of_ranks(model: KernelModel) -> Facts:
-    """Return what all ranks of a kernel must have alike, by its name in messages."""
+def facts_of_ranks(model: KernelModel, settings: KernelSettings) -> Facts:
+    """Return what all ranks of a kernel must have alike, by its name in messages.
+
+    The limits of a model are the least of all ranks, so that they are alike where the arguments are
+    not.
+    """
     planned = model.planned
     module, limits = planned.executor.module, by_argument(planned.program.limits)
     facts = {
@@ -30,6 +34,8 @@ def facts_of_ranks(model: KernelModel) -> Facts:
         "version of the backend": str(getattr(module, "__version__", None)),
         "options of the backend": repr(sorted(model.options.items())),
         "limits": ", ".join(f"{name} {value}" for name, value in limits.items()),
+        "max_seq_length": str(settings.max_seq_length),
+        "max_num_pages": str(settings.max_num_pages),
         "end tokens": repr(sorted(model.facts.end_tokens)),
         "program": _digest_of(planned.whole, is_by_rank=planned.is_by_rank),
     }

@@ -12,12 +12,17 @@ from tensor_ops_decode.executors.memory_plan import cache_bytes, require_bytes
 from tensor_ops_decode.kernel.layers import KernelTensor, Layers
 from tensor_ops_decode.program import Cache
 
-__all__ = ["add_layers"]
+__all__ = ["add_layers", "name_of_layers"]
 
 _VOCABULARY, _HIDDEN, _FFN, _LAYERS = 256, 64, 192, 2
 _HEADS, _KV_HEADS, _HEAD_SIZE = 4, 2, 16
 
 _DESCRIPTION = f"a stand-in of {_LAYERS} layers with random weights, because no model was given"
+
+
+def name_of_layers(layers: Layers) -> str:
+    """Return what layers are called, of which there may be none as long as more can be added."""
+    return _DESCRIPTION if layers.is_empty else layers.name
 
 
 def add_layers(layers: Layers) -> None:

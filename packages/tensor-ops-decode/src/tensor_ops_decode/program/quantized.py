@@ -62,7 +62,6 @@ def warn_if_nothing_is_quantized(program: Program, name: str | None, head: str |
                 f"{argument}={given!r} quantizes nothing: no matrix of the model has rows of whole "
                 f"blocks of {FORMATS[given].block_size} numbers; leave it out",
                 UserWarning,
-                "tensor_ops_decode",
             )
 
 

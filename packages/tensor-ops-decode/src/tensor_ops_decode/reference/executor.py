@@ -368,9 +368,12 @@ class ReferenceExecutable:
 def _checked(options: Mapping[str, object] | None) -> dict[str, Any]:
     """Return the options of an executable, with the default of what is not given."""
     options = {"dtype": "float32", **(options or {})}
-    if set(options) != {"dtype"} or options["dtype"] not in ("float32", "float64"):
-        given = {key: value for key, value in options.items() if key != "dtype"} or options
-        raise ValueError(
-            f"the options of the backend 'python' are dtype='float32' or 'float64'; got {given}"
-        )
+    for name in options:
+        if name != "dtype":
+            raise ValueError(
+                f"the backend 'python' has no option {name!r}, and rounds nothing that it computes "
+                "in 'float32'; leave it out"
+            )
+    if options["dtype"] not in ("float32", "float64"):
+        raise ValueError(f"dtype must be 'float32' or 'float64', got {options['dtype']!r}")
     return options

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensor_ops.extension import did_you_mean
-from tensor_ops_decode.arguments import whole
+from tensor_ops_decode.arguments import check_known, whole
 from tensor_ops_decode.completion import TokenLogprob
 from tensor_ops_decode.errors import LogitsError
 from tensor_ops_decode.kinds.kind import Array
@@ -210,13 +209,7 @@ def checked_request(
         of its range.
     """
     known = [field.name for field in fields(Sampling)]
-    for name in sampling:
-        if name not in known:
-            arguments = [*_ARGUMENTS, *known]
-            raise TypeError(
-                f"add_request() has no argument {name!r}; {did_you_mean(name, arguments)}"
-                f"the arguments are {', '.join(arguments)}"
-            )
+    check_known("add_request", sampling, [*_ARGUMENTS, *known])
     how = Sampling(**sampling)
     sampled = drawn_from(program.nodes)
     if not sampled and (how.temperature or how.has_edits):

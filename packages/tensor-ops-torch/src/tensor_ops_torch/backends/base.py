@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import copy
 import enum
-import warnings
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
 from tensor_ops import BackendError, BackendFallbackWarning, BackendUnavailableError
+from tensor_ops.extension import warn_caller
 from tensor_ops_torch.backends.float8 import from_float8
 from tensor_ops_torch.backends.monitor import MemoryMonitor
 from tensor_ops_torch.backends.moving import MovingLoader, map_tensors, move_model
@@ -174,10 +174,9 @@ class Backend:
         message = f"{type(self).__name__}: tensor_ops has no kernels for {self.device.type} devices"
         if strict:
             raise BackendError(f"{message}; call prepare_model, or pass strict=False")
-        warnings.warn(
+        warn_caller(
             f"{message}. The modules of the model stay as they are",
             BackendFallbackWarning,
-            stacklevel=2,
         )
         return self._finished(model)
 
@@ -325,11 +324,10 @@ class Backend:
         if now == self._settings:
             return
         names = ", ".join(key for key in vars(now) if vars(now)[key] != vars(self._settings)[key])
-        warnings.warn(
+        warn_caller(
             f"{type(self).__name__}: {names} changed after the backend was made, which has no "
             "effect on it; make another one",
             RuntimeWarning,
-            stacklevel=4,
         )
 
     def _finished(self, model: nn.Module) -> nn.Module:
@@ -348,10 +346,9 @@ class Backend:
             raise BackendUnavailableError(f"{label}: {reason}", self.name)
         self.reason = reason
         ignored = self._settings_without_effect()
-        warnings.warn(
+        warn_caller(
             f"{label}: {reason}. Models run on the CPU instead{without_effect(ignored)}",
             BackendFallbackWarning,
-            stacklevel=3,
         )
 
     def _warn_or_raise(self, checks: list[ValidationCheck]) -> None:
@@ -359,7 +356,7 @@ class Backend:
         raise_failed(type(self).__name__, tuple(checks))
         for check in checks:
             if check.status is Status.WARNING:
-                warnings.warn(f"{type(self).__name__}: {check}", RuntimeWarning, stacklevel=4)
+                warn_caller(f"{type(self).__name__}: {check}", RuntimeWarning)
 
 
 def without_effect(settings: dict[str, Any]) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-import warnings
 from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tensor_ops.extension import did_you_mean
+from tensor_ops.extension import did_you_mean, warn_caller
 from tensor_ops_torch.hardware.settings import number
 
 __all__ = ["MemoryBudgetWarning", "MemoryMonitor", "MemorySample"]
@@ -132,11 +131,10 @@ class MemoryMonitor:
         if was_running:
             self._sample()
         if self.budget_mb is not None and (peak := self.peak("allocated")) > self.budget_mb:
-            warnings.warn(
+            warn_caller(
                 f"{peak:.0f} MB were in use, the configuration allows {self.budget_mb:.0f} MB; "
                 "lower the batch size or raise the fraction",
                 MemoryBudgetWarning,
-                stacklevel=2,
             )
 
     def _run(self) -> None:

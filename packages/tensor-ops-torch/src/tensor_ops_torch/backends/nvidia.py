@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 import os
-import warnings
 
 import torch
 import torch.nn.attention
 from torch import nn
 
 from tensor_ops import BackendError
+from tensor_ops.extension import warn_caller
 from tensor_ops_torch.backends.base import Backend
 from tensor_ops_torch.backends.float8 import to_float8
 from tensor_ops_torch.backends.runtimes import CudaRuntime, Runtime
@@ -87,7 +87,7 @@ class NVIDIABackend(Backend):
             )
         else:
             return model
-        warnings.warn(f"NVIDIABackend: fp8_enabled: {note}", RuntimeWarning, stacklevel=4)
+        warn_caller(f"NVIDIABackend: fp8_enabled: {note}", RuntimeWarning)
         return model
 
     def _limit_memory(self, settings: NVIDIAConfig) -> None:

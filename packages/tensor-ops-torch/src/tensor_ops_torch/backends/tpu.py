@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 from torch import nn
 
 from tensor_ops import BackendError, BackendFallbackWarning
+from tensor_ops.extension import warn_caller
 from tensor_ops_torch.backends.base import Backend, without_effect
 from tensor_ops_torch.backends.monitor import MemoryMonitor
 from tensor_ops_torch.backends.runtimes import Runtime, XlaRuntime
@@ -105,11 +105,10 @@ class TPUBackend(Backend):
             return f"{found}, and torch_xla cannot use that device: {type(error).__name__}: {error}"
         changed = self._settings.changed()
         ignored = {key: changed[key] for key in changed if key in ("version", "topology")}
-        warnings.warn(
+        warn_caller(
             f"TPUBackend: {found}. Models run on that device of XLA instead"
             f"{without_effect(ignored)}",
             BackendFallbackWarning,
-            stacklevel=3,
         )
         return runtime
 

@@ -142,7 +142,7 @@ def decoder(
         if not fallback:
             raise
         message = f"the engine cannot run the model, whose own generate() runs instead: {error}"
-        warn_caller(message, BackendFallbackWarning, "tensor_ops_torch")
+        warn_caller(message, BackendFallbackWarning)
         return Decoder(model, own_model(model, of_weights=False), fallback=True, reason=str(error))
     weights = weights_of(parts)
     state = None if release else WeightState(model, parts, list(weights.values()))

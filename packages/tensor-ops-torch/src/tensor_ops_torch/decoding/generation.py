@@ -261,7 +261,7 @@ def _generate_by_model(
     model = decoder.model
     if refused is not None and decoder.kernel is not None:
         message = f"{refused}; the model's own generate() runs instead"
-        warn_caller(message, BackendFallbackWarning, "tensor_ops_torch")
+        warn_caller(message, BackendFallbackWarning)
     if generation_config is None and decoder.generation_config != model.generation_config:
         generation_config = decoder.generation_config
     return model.generate(generation_config=generation_config, **arguments)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
@@ -17,6 +16,7 @@ from tensor_ops.extension import (
     Step,
     did_you_mean,
     one_line,
+    warn_caller,
 )
 from tensor_ops_torch.devices.device import resolve_torch_device
 from tensor_ops_torch.devices.providers import (
@@ -292,7 +292,8 @@ def _warn_of_fallback(
         or (decision.mode in AUTOMATIC and name == _gpu_here())
     ]
     if reasons:
-        _warn(f"{'; '.join(reasons)}. The session runs on {explanation.providers[0]} instead")
+        instead = f"The session runs on {explanation.providers[0]} instead"
+        warn_caller(f"{'; '.join(reasons)}. {instead}", BackendFallbackWarning)
     strays = {} if explanation.providers[0] == CPU else (explanation.nodes or {}).get(CPU, {})
     if strays and cpu_nodes != "allow":
         total = sum(sum(each.values()) for each in (explanation.nodes or {}).values())
@@ -302,11 +303,8 @@ def _warn_of_fallback(
         )
         if cpu_nodes == "raise":
             raise BackendError(message)
-        _warn(f"{message}; cpu_nodes='allow' accepts that, 'raise' does not")
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, BackendFallbackWarning, stacklevel=4)
+        advice = "cpu_nodes='allow' accepts that, 'raise' does not"
+        warn_caller(f"{message}; {advice}", BackendFallbackWarning)
 
 
 def _gpu_here() -> str | None:

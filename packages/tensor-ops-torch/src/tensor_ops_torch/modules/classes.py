@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copyreg
 import types
-import warnings
 from abc import ABC, ABCMeta, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from torch import nn
 
+from tensor_ops.extension import warn_caller
 from tensor_ops_torch.modules.conditions import Conditions
 from tensor_ops_torch.modules.refusal import RefusedError
 
@@ -165,10 +165,10 @@ def _rebuild(base: type[nn.Module], recipe: Recipe) -> nn.Module:
     if recipe.conditions.is_known:
         kind = swapped_class(base, recipe)
     else:
-        warnings.warn(
+        warn_caller(
             f"{base.__qualname__} was swapped where this model was saved, and its forward is "
             "another one here, so that it runs as it is; call swap_modules(model) again",
-            stacklevel=2,
+            UserWarning,
         )
     made: nn.Module = object.__new__(kind)
     return made

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tensor_ops import BackendError, BackendFallbackWarning
-from tensor_ops.extension import CPU, Op, Route, check_values, decision, function_of
+from tensor_ops.extension import CPU, Op, Route, check_values, decision, function_of, warn_caller
 from tensor_ops_torch.operators.checks import check_tensors
 from tensor_ops_torch.operators.derivatives import autograd_kernel, differentiable, recording
 from tensor_ops_torch.operators.rows import may_have_tangents
@@ -149,10 +148,9 @@ def device_function(op: Op, x: Tensor, has_formula: bool) -> Callable[..., Any] 
             raise
         kind = route.device.partition(":")[0]
         if kind not in warned_of:
-            warnings.warn(
+            warn_caller(
                 f"{error}. PyTorch's own functions run on {kind} instead",
                 BackendFallbackWarning,
-                stacklevel=2,
             )
             warned_of.add(kind)
         return None

@@ -19,10 +19,13 @@ def add(parser: ArgumentParser, shapes: str, dtypes: str) -> None:
 
 
 def available(named: list[str] | None) -> list[str]:
-    """Return the backends to measure; a forced one that is missing is an error, as at import."""
-    state.enforce()
+    """Return the backends to measure: those that are named, in spite of a force, or all.
+
+    Without names a forced one that is missing is an error, as at import.
+    """
     if named is None:
-        return registry.get_available_backends()
+        state.enforce()
+        return registry.get_available_backends(runs_programs=False)
     for name in named:
         backends.require(name, "named by --backends")
     return named

@@ -165,6 +165,12 @@ def _tell_if_unavailable(name: str, saved: config.Config) -> None:
 
 
 def _show(path: Path) -> None:
+    """Print what the file at a path says, and raise what ``import tensor_ops`` would of all else.
+
+    That is a `ConfigError` of the environment, which may name a file that is not there.
+    """
+    if path == config_location.default_path().absolute():
+        config_location.find()
     exists = config_location.exists(path)
     saved = config.load(path, backends.INSTALLED) if exists else config.Config()
     settings = saved.as_dict()
@@ -176,6 +182,8 @@ def _show(path: Path) -> None:
     print(f"Configuration file: {path}")
     if not exists:
         print("The file does not exist yet; these are the defaults.")
+    if list(saved.backend_priority or ()) == config.DEFAULTS["backend_priority"]:
+        print("The file has this order, which is the built-in one; --priority=auto takes it out.")
     if exists and not _is_in_use(path):
         print(f"It is not the file in use; it is once {ENV_CONFIG} names it.")
     if overriding := _environment(saved):
@@ -188,6 +196,7 @@ def _show(path: Path) -> None:
     width = max(map(len, entries))
     for entry, meaning in entries.items():
         print(f"  {entry:{width}}  {meaning}")
+    config.environment_levels(backends.INSTALLED)
 
 
 def _entries(order: list[str]) -> dict[str, str]:
