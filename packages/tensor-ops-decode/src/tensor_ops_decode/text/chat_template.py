@@ -20,7 +20,7 @@ from tensor_ops_decode.text.open_tokenizer import special_token_names
 from tensor_ops_decode.text.template_sandbox import BoundedEnvironment
 from tensor_ops_decode.text.tokenizer import Tokenizer
 from tensor_ops_decode.weights.gguf import GgufFile
-from tensor_ops_decode.weights.mapped_file import FileFormatError
+from tensor_ops_decode.weights.model_file import FileFormatError, read_model_text
 from tensor_ops_decode.weights.safetensors import read_json_if_there
 from tensor_ops_decode.weights.tensor import Weights
 
@@ -149,10 +149,7 @@ def _gguf_token_names(file: GgufFile, tokenizer: Tokenizer) -> dict[str, str]:
 def _folder_template(folder: Path) -> object:
     path = folder / "chat_template.jinja"
     if path.exists():
-        try:
-            return path.read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            raise FileFormatError(f"{path}: {error}; expected UTF-8 text") from None
+        return read_model_text(path)
     template = read_json_if_there(folder / "tokenizer_config.json").get("chat_template")
     if isinstance(template, list):  # several, by name
         named = {each.get("name"): each.get("template") for each in template if type(each) is dict}

@@ -8,7 +8,7 @@ from tensor_ops_decode.models.generation_settings import end_tokens_of
 from tensor_ops_decode.text.gguf_tokenizer import END_TOKENS, add_around, build_from_gguf
 from tensor_ops_decode.text.tokenizer import MissingTokenizer, Tokenizer, is_of_library
 from tensor_ops_decode.weights.gguf import GgufFile
-from tensor_ops_decode.weights.mapped_file import FileFormatError
+from tensor_ops_decode.weights.model_file import FileFormatError, read_model_file
 from tensor_ops_decode.weights.safetensors import read_json_if_there
 from tensor_ops_decode.weights.tensor import Weights
 
@@ -58,7 +58,7 @@ def _from_folder(weights: Weights) -> Tokenizer:
     path = folder / "tokenizer.json"
     if not path.exists():
         return MissingTokenizer(path)
-    tokenizer = tokenizers.Tokenizer.from_file(str(path))
+    tokenizer = tokenizers.Tokenizer.from_buffer(read_model_file(path))
     tokenizer.no_truncation()
     tokenizer.no_padding()
     names = special_token_names(folder)
