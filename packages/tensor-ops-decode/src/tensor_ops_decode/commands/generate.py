@@ -156,6 +156,7 @@ def _opened(arguments: argparse.Namespace) -> Model:
         options = {"max_num_batched_requests": 1, **kernel_options(arguments)}
         model = describe(arguments.model, arguments.backend, **options)
         model.tokenizer.check_exists()  # before weights are packed for a text that cannot be
+        _settings(arguments, model)
         progress = None if arguments.cache is None else show_bytes(bar, "packing")
         model.kernel.compile(progress=progress)
         return model
