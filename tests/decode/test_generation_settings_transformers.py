@@ -91,9 +91,8 @@ def test_settings_mean_what_they_mean_to_transformers(folder, theirs, write, key
         expected = read_by_transformers(theirs, folder)
         try:
             found = read_by_us(theirs, folder)
-        except FileFormatError as error:
+        except FileFormatError:
             assert expected is None or (key, value) in BEYOND
-            assert str(folder / "generation_config.json") in str(error)
             continue
         if expected is None:
             assert type(value) is int or (key, value) in SAME_NUMBERS
