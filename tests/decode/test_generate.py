@@ -135,9 +135,12 @@ def test_defaults_of_the_files_apply_where_they_are_given(tmp_path, backend):
         (by_file,) = model.generate("a", **model.defaults, **settings)
         assert by_file == model.generate("a", temperature=2.0, top_k=50, **settings)[0]
         assert by_file != model.generate("a", **settings)[0]
-    path.write_text('{"top_p": 2}', "utf-8")
-    with pytest.raises(tensor_ops_decode.FileFormatError, match=r"generation_config\.json.*top_p"):
-        tensor_ops_decode.load(tmp_path, backend)
+    path.write_text('{"do_sample": true, "top_p": -1}', "utf-8")
+    message = r"generation_config\.json.*top_p"
+    with tensor_ops_decode.load(tmp_path, backend) as model:
+        with pytest.raises(tensor_ops_decode.FileFormatError, match=message):
+            model.generate("a", **model.defaults)
+        assert model.generate("a", **settings)[0].tokens
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,7 @@ def test_tensors_may_not_change_places(kept):
     ("damage", "message"),
     [
         (lambda data: b"", "the file is empty"),
+        (lambda data: b"version https://git-lfs.github.com/spec/v1\n", "a pointer of git LFS"),
         (lambda data: data[:4], "the length of the header"),
         (lambda data: data[:-1], "expected at most"),
         (lambda data: data + b"\0", "bytes behind the last tensor"),
@@ -138,6 +139,14 @@ def test_checksums_of_one_model_do_not_make_weights_of_another(kept, other):
 
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
+
+
+@posix
+def test_a_pipe_in_the_place_of_the_file_is_not_waited_for(kept):
+    again, file, expected = kept
+    file.unlink()
+    os.mkfifo(file)
+    assert_written_again(again, file, expected, "is a pipe, no regular file")
 
 
 @posix

@@ -17,6 +17,8 @@ RANKS = f"{SHARED}/ranks"
 EXECUTOR = "packages/tensor-ops-cpp/native/decode/executor"
 SOURCES = {
     "draw": [f"{SHARED}/serving/draw.cpp"],
+    "json_fields": [f"{SHARED}/program/json_fields.cpp"],
+    "mapped_file": [f"{SHARED}/files/mapped_file.cpp"],
     "operand_axes": [],
     "scratch": [],
     "tile_claims": [],
@@ -27,7 +29,7 @@ SOURCES = {
     "workers_in_use": [f"{EXECUTOR}/workers_in_use.cpp"],
 }
 OPTIONS = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-D_GLIBCXX_ASSERTIONS", "-pthread"]
-INCLUDED = ["-Inative", "-Ipackages/tensor-ops-cpp/native"]
+INCLUDED = ["-Inative", "-Inative/include", "-Ipackages/tensor-ops-cpp/native"]
 
 
 def test_every_program_runs():

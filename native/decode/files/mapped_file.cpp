@@ -29,6 +29,19 @@ namespace {
   refuse_file(path, text(what, ": ", std::system_category().message(error)));
 }
 
+// Refuses what a clone or a download may have left in the place of a file.
+void refuse_stand_in(const std::string& path, std::string_view file) {
+  std::string begin(file.substr(0, 64));
+  for (char& each : begin)
+    if (each >= 'A' && each <= 'Z') each = static_cast<char>(each - 'A' + 'a');
+  const auto begins_with = [&begin](std::string_view word) { return begin.rfind(word, 0) == 0; };
+  if (begins_with("version https://git-lfs.github.com/spec/"))
+    refuse_file(path,
+                "the file is a pointer of git LFS to it; run 'git lfs pull' in its repository");
+  if (begins_with("<!doctype html") || begins_with("<html"))
+    refuse_file(path, "the file is an HTML page; download it again");
+}
+
 // Closes a file at the end of a scope.
 template <class Handle, class Close>
 struct ClosedFile {
@@ -41,9 +54,13 @@ ClosedFile(Handle, Close) -> ClosedFile<Handle, Close>;
 
 }  // namespace
 
+MappedFile::MappedFile(const std::string& path) : MappedFile(path, Mapped{}) {
+  refuse_stand_in(path, text());
+}
+
 #if defined(_WIN32)
 
-MappedFile::MappedFile(const std::string& path) : path_(path) {
+MappedFile::MappedFile(const std::string& path, Mapped) : path_(path) {
   const auto last_error = [] { return static_cast<int>(GetLastError()); };
   std::vector<wchar_t> wide(path.size() + 1);
   if (MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, path.c_str(), -1, wide.data(),
@@ -68,7 +85,7 @@ MappedFile::~MappedFile() { UnmapViewOfFile(data_); }
 
 #else
 
-MappedFile::MappedFile(const std::string& path) : path_(path) {
+MappedFile::MappedFile(const std::string& path, Mapped) : path_(path) {
   // Not blocking: to open a pipe would wait for somebody to write to it.
   const ClosedFile file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK), [](int descriptor) {
                           if (descriptor >= 0) close(descriptor);

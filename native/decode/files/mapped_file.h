@@ -12,7 +12,7 @@ namespace tensor_ops::decode {
 class MappedFile {
  public:
   // path: UTF-8. Throws ValueError, with the path, where there is no file that can be read, or an
-  // empty one.
+  // empty one, a pointer of git LFS or an HTML page.
   explicit MappedFile(const std::string& path);
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -24,6 +24,10 @@ class MappedFile {
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
 
  private:
+  // Maps a file, whatever it is: once this has returned, an error unmaps it.
+  struct Mapped {};
+  MappedFile(const std::string& path, Mapped);
+
   const std::string path_;
   const unsigned char* data_ = nullptr;
   std::size_t size_ = 0;

@@ -23,6 +23,12 @@ std::string listed(const std::vector<const char*>& words) {
 
 Json parse_json(std::string_view json, const char* what) {
   using namespace backend::detail;
+  const auto values = std::count_if(json.begin(), json.end(), [](char each) {
+    return each == '[' || each == '{' || each == ',';
+  });
+  if (values > kMostValues)
+    throw ValueError(
+        text(what, ": JSON: about ", values, " values; expected at most ", kMostValues));
   if (const auto wrong = first_wrong_utf8(json))
     throw ValueError(text(what, ": JSON: text that is not UTF-8 at byte ", wrong->position));
   try {

@@ -12,8 +12,13 @@ namespace tensor_ops::decode {
 
 using Json = backend::detail::Json;
 
+// In one text. A value takes up to sixty times the bytes of its text; one of a program, or of the
+// header of its weights, has eight values for a tensor.
+constexpr std::int64_t kMostValues = 1 << 20;
+
 // what: names the text in messages. Throws ValueError, with the offset in bytes, for what is not
-// one JSON value in UTF-8, and for a key that an object has twice.
+// one JSON value in UTF-8, and for a key that an object has twice. Throws it before anything is
+// made of a text that may have more than kMostValues values.
 Json parse_json(std::string_view text, const char* what);
 
 // A number as messages show it: integers with all their digits.

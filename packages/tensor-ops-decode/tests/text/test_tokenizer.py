@@ -180,9 +180,9 @@ def test_end_tokens_of_a_folder_are_those_of_all_its_files(folder):
     assert opened(folder).end_tokens == {7, 264}
     write_json(folder / "generation_config.json", {"eos_token_id": [8, 9]})
     assert opened(folder).end_tokens == {7, 8, 9, 264}
+    # What is none is an error where an answer would end at it: who goes on after them needs none.
     write_json(folder / "generation_config.json", {"eos_token_id": "x"})
-    with pytest.raises(FileFormatError, match=r"generation_config\.json: eos_token_id: 'x'"):
-        opened(folder)
+    assert opened(folder).end_tokens == {7, 264}
 
 
 def test_special_tokens_that_are_known_to_end_a_turn_end_answers_whatever_the_files_say(folder):

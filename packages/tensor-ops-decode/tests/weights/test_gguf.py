@@ -19,6 +19,7 @@ from gguf_bytes import header, key, padded, small_gguf, string, tensor  # noqa: 
 from tensor_ops import TensorOpsError  # noqa: E402
 from tensor_ops_decode.weights import FileFormatError, open_weights  # noqa: E402
 from tensor_ops_decode.weights.gguf import GgufFile  # noqa: E402
+from tensor_ops_decode.weights.model_file import MOST_BYTES  # noqa: E402
 
 
 @pytest.fixture
@@ -233,6 +234,34 @@ def test_a_text_that_is_none_is_refused_when_it_is_asked_for(write):
         metadata["b"]
 
 
+@pytest.mark.parametrize(
+    ("begin", "size", "message"),
+    [
+        (header(num_keys=1 << 17), 1 << 21, "the number of keys at offset 16: 131072; exp"),
+        (header(num_tensors=1 << 19), 1 << 24, "the number of tensors at offset 8: 524288; exp"),
+        (
+            header(num_keys=1) + string("a") + U32(9) + U32(8) + U64(1 << 23),
+            1 << 27,
+            "the number of elements of key 'a' at offset 41: 8388608; exp",
+        ),
+    ],
+    ids=["keys", "tensors", "texts"],
+)
+def test_more_than_any_model_has_is_refused_however_long_the_file_is(write, begin, size, message):
+    path = write(begin)
+    os.truncate(path, size)
+    with pytest.raises(FileFormatError, match=message):
+        open_weights(path)
+
+
+def test_a_text_that_is_longer_than_any_file_of_texts_is_refused(write):
+    length = MOST_BYTES + 1
+    path = write(header(keys=[key("a", 8, U64(length))]))
+    os.truncate(path, path.stat().st_size + length)
+    with pytest.raises(FileFormatError, match=f"key 'a' at .* {length} bytes; expected at most"):
+        open_weights(path).metadata["a"]
+
+
 def test_a_type_that_is_not_supported_is_refused_by_name(tmp_path):
     data = np.zeros((1, 84), np.uint8), gguf.GGMLQuantizationType.Q2_K
     file = open_weights(small_gguf(tmp_path / "a.gguf", {"w": data}))
@@ -309,7 +338,7 @@ def test_opening_a_path_says_what_is_wrong_with_it(tmp_path):
     with pytest.raises(FileFormatError, match=r"got a file that begins with b'PK\\x03\\x04zip'"):
         open_weights(path)
     path.write_bytes(b"")
-    with pytest.raises(FileFormatError, match="begins with b''"):
+    with pytest.raises(FileFormatError, match="the file is empty"):
         open_weights(path)
     path.write_bytes(struct.pack("<Q", 2) + b"{}")
     with pytest.raises(FileFormatError, match="a safetensors file; give its folder"):
@@ -327,5 +356,5 @@ def test_a_file_without_permission_is_a_permission_error(tmp_path):
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_a_pipe_is_no_model(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(FileFormatError, match="expected a GGUF file or a Hugging Face folder"):
+    with pytest.raises(FileFormatError, match="is a pipe, no regular file"):
         open_weights(tmp_path / "pipe")

@@ -189,6 +189,27 @@ def test_a_file_that_may_not_be_written_stays(path, monkeypatch):
         save_checkpoint(linear(1), path)
 
 
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "the file is empty"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "git lfs pull"),
+        (b"<!doctype html><title>Log in</title>", "an HTML page"),
+    ],
+)
+def test_what_stands_in_the_place_of_a_checkpoint_is_named(path, data, message):
+    path.write_bytes(data)
+    with pytest.raises(RuntimeError, match=rf"{path.name}: .*{message}"):
+        load_checkpoint(linear(0), path)
+
+
+@posix
+def test_a_pipe_is_not_waited_for(path):
+    os.mkfifo(path)
+    with pytest.raises(RuntimeError, match="is a pipe, no regular file"):
+        load_checkpoint(linear(0), path)
+
+
 @posix
 def test_what_is_no_file_is_not_replaced(tmp_path):
     with pytest.raises(IsADirectoryError):

@@ -32,6 +32,7 @@ from tensor_ops.names import (
 from tensor_ops.op_table import OPS, Op
 from tensor_ops.output_files import figure_class_for, whole_file
 from tensor_ops.progress import ProgressBar
+from tensor_ops.regular_files import WrongFileError, open_regular
 from tensor_ops.resolution import Route
 from tensor_ops.selection import Choice, Decision, Step, choose
 from tensor_ops.timing import format_time
@@ -54,6 +55,7 @@ __all__ = [
     "ProgressBar",
     "Route",
     "Step",
+    "WrongFileError",
     "check_outputs",
     "check_owner",
     "check_values",
@@ -72,6 +74,7 @@ __all__ = [
     "not_a_name",
     "numpy_view",
     "one_line",
+    "open_regular",
     "runs_programs",
     "warn_caller",
     "whole_file",

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from tensor_ops.errors import ConfigError
+from tensor_ops.regular_files import open_without_waiting
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,12 +32,8 @@ def read(path: Path, otherwise: str) -> bytes:
     ConfigError
         If the file cannot be read, is too large or, on POSIX systems, if others can write it.
     """
-
-    def open_without_waiting(name: str, flags: int) -> int:
-        # Opening a pipe that has replaced the file in the meantime would wait for a writer.
-        return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
-
     try:
+        # Not waiting for the writer of a pipe that has replaced the file in the meantime.
         with open(path, "rb", opener=open_without_waiting) as file:
             check_owner(path, os.fstat(file.fileno()), otherwise)
             data = file.read(LARGEST + 1)

@@ -17,6 +17,7 @@ from tensor_ops_decode.commands.options import (
     show_bytes,
 )
 from tensor_ops_decode.commands.ranks import check_input_ends, ranks_of_command
+from tensor_ops_decode.commands.text_streams import use_utf8
 from tensor_ops_decode.completion import Completion
 from tensor_ops_decode.generation.chat_session import ChatSession, converse
 from tensor_ops_decode.generation.model import MAX_NEW_TOKENS, Model, describe
@@ -36,7 +37,8 @@ examples:
 
 The text goes to standard output, piece by piece; tokens per second go to standard error. A prompt
 from standard input is without the newline at its end, if it has one. A prompt that begins with a
-dash comes last, after --.
+dash comes last, after --. Pipes and files are UTF-8 whatever the locale says, standard input with
+or without a byte order mark; a terminal has its own encoding.
 --chat without a prompt is a conversation: a line of standard input is a message, and /help lists
 the commands that a line may be. When it becomes too long for the model, its oldest messages are
 forgotten.
@@ -102,6 +104,7 @@ def generate(argv: Sequence[str]) -> int:
         parser.error(
             "the prompt is missing; - reads it from standard input, and only --chat goes without"
         )
+    use_utf8()
     try:
         with ranks_of_command() as ranks:
             if arguments.prompt == "-":
@@ -167,6 +170,7 @@ def _opened(arguments: argparse.Namespace) -> Model:
         options = {"max_num_batched_requests": 1, **kernel_options(arguments)}
         model = describe(arguments.model, arguments.backend, **options)
         model.tokenizer.check_exists()  # before weights are packed for a text that cannot be
+        _settings(arguments, model)
         progress = None if arguments.cache is None else show_bytes(bar, "packing")
         model.kernel.compile(progress=progress)
         return model

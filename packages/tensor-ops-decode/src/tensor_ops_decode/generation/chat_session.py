@@ -138,7 +138,7 @@ def converse(
     Raises
     ------
     TensorOpsError
-        If standard input is closed.
+        If standard input is closed, or is not text.
     ValueError
         If a message has no answer, and standard input is no terminal.
     KeyboardInterrupt
@@ -215,7 +215,10 @@ def _line(on_terminal: bool) -> str:
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401  lets `input` edit the line
         return input(PROMPT)
-    line = sys.stdin.readline()
+    try:
+        line = sys.stdin.readline()
+    except UnicodeError as error:
+        raise TensorOpsError(f"standard input is not UTF-8: {error}") from None
     if not line:
         raise EOFError
     return line

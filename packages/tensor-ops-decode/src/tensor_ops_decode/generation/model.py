@@ -18,10 +18,9 @@ from tensor_ops_decode.generation.answer import Answer, errors_of_prompt
 from tensor_ops_decode.generation.chat_model import ChatModel
 from tensor_ops_decode.generation.stop_strings import StopStrings
 from tensor_ops_decode.kernel.persistent_kernel import PersistentKernel
-from tensor_ops_decode.models import decoder_of
-from tensor_ops_decode.models.generation_settings import end_tokens_of, generation_defaults
+from tensor_ops_decode.models import decoder_of, generation_settings
 from tensor_ops_decode.text.arguments import Prompt, checked_prompt, checked_stops, listed_prompts
-from tensor_ops_decode.weights import Weights, open_weights
+from tensor_ops_decode.weights import FileFormatError, Weights, open_weights
 
 if TYPE_CHECKING:
     from tensor_ops_decode.text import Tokenizer
@@ -90,11 +89,13 @@ def describe(path: str | os.PathLike[str], backend: str | None = None, **options
     from tensor_ops_decode.text import open_tokenizer  # few programs that use a kernel need it
 
     weights = open_weights(path)
-    tokenizer, defaults = open_tokenizer(weights), generation_defaults(weights)
-    found, end = tokenizer.end_tokens | end_tokens_of(weights), decoder_of(weights).vocabulary
+    tokenizer = open_tokenizer(weights)
+    read = generation_settings
+    problem = None if "eos_token_id" in options else read.problem_with_end_tokens(weights)
+    found, end = tokenizer.end_tokens | read.end_tokens_of(weights), decoder_of(weights).vocabulary
     options.setdefault("eos_token_id", sorted(token for token in found if token < end))
     kernel = PersistentKernel(backend=backend, model=weights, **options)
-    return Model(kernel, tokenizer, weights, defaults)
+    return Model(kernel, tokenizer, weights, problem)
 
 
 class Model(ChatModel):
@@ -108,23 +109,16 @@ class Model(ChatModel):
         Where the model's folder has none, its methods raise an error that names the missing file.
     vocabulary : int
         The number of tokens that it can choose from.
-    defaults : dict
-        How the model's files would have answers generated, by the arguments of `generate`, which
-        follows them when they are given: ``model.generate(prompt, **model.defaults)``.
     """
 
     def __init__(
-        self,
-        kernel: PersistentKernel,
-        tokenizer: Tokenizer,
-        weights: Weights,
-        defaults: dict[str, Any],
+        self, kernel: PersistentKernel, tokenizer: Tokenizer, weights: Weights, problem: str | None
     ) -> None:
         self.kernel = kernel
         self.tokenizer = tokenizer
         self.vocabulary = kernel.program.values["logits"].columns
-        self.defaults = defaults
         self._weights = weights
+        self._problem = problem  # with the end tokens of its files
         self._lock = threading.RLock()
 
     def __enter__(self) -> Model:
@@ -132,6 +126,17 @@ class Model(ChatModel):
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """How its files would have `generate` called: ``model.generate(text, **model.defaults)``.
+
+        Raises
+        ------
+        FileFormatError
+            If a value cannot be; the message names file and key.
+        """
+        return generation_settings.generation_defaults(self._weights)
 
     def close(self) -> None:
         """Free the memory of the model."""
@@ -207,6 +212,8 @@ class Model(ChatModel):
             If the logits of a prompt are NaN, or all minus infinity. It is raised when the other
             prompts have their answers, which it has as `LogitsError.completions`.
         """
+        if self._problem and not ignore_eos:
+            raise FileFormatError(self._problem)
         stops = StopStrings(checked_stops(stop))
         if stream is not None and not callable(stream):
             raise TypeError(f"stream must be a function, got {stream!r}")

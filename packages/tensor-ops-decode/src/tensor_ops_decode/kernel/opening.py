@@ -16,11 +16,11 @@ from tensor_ops_decode.kernel.export import ModelFacts
 from tensor_ops_decode.kernel.layers import Layers
 from tensor_ops_decode.models import decoder_of
 from tensor_ops_decode.models.decoder import program_of
-from tensor_ops_decode.models.generation_settings import end_tokens_of
+from tensor_ops_decode.models.generation_settings import end_tokens_of, problem_with_end_tokens
 from tensor_ops_decode.program import Limits, Program
 from tensor_ops_decode.program.quantized import quantized_program, warn_if_nothing_is_quantized
 from tensor_ops_decode.ranks.communicator import Communicator
-from tensor_ops_decode.weights import Weights, open_weights
+from tensor_ops_decode.weights import FileFormatError, Weights, open_weights
 
 __all__ = ["KernelModel", "described_model", "open_model", "rank_name"]
 
@@ -82,6 +82,8 @@ def open_model(
     decoder, types = decoder_of(weights), (settings.quantize, settings.quantize_head)
     end_tokens = settings.end_tokens
     if end_tokens is None:  # the tokens in the files that the model can choose
+        if problem := problem_with_end_tokens(weights):
+            raise FileFormatError(problem)
         found = end_tokens_of(weights)
         end_tokens = frozenset(token for token in found if token < decoder.vocabulary)
     check_end_tokens(end_tokens, decoder.vocabulary)

@@ -11,7 +11,7 @@ from tensor_ops_decode.text.special_tokens_map import (
 )
 from tensor_ops_decode.text.tokenizer import Tokenizer
 from tensor_ops_decode.weights.gguf import GgufFile
-from tensor_ops_decode.weights.mapped_file import FileFormatError
+from tensor_ops_decode.weights.model_file import FileFormatError, read_model_text
 from tensor_ops_decode.weights.safetensors import read_json_if_there
 from tensor_ops_decode.weights.tensor import Weights
 
@@ -121,7 +121,7 @@ def _of_folder(folder: Path) -> dict[str, Any]:
     if (folder / "chat_template.jinja").exists():
         files.setdefault("default", folder / "chat_template.jinja")
     if files:
-        return {name: _text(path) for name, path in files.items()}
+        return {name: read_model_text(path) for name, path in files.items()}
     path = folder / "tokenizer_config.json"
     given = read_json_if_there(path).get("chat_template")
     if isinstance(given, list):
@@ -134,10 +134,3 @@ def _of_folder(folder: Path) -> dict[str, Any]:
     if given is None or isinstance(given, dict):
         return given or {}
     return {"default": given}
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise FileFormatError(f"{path}: {error}; expected UTF-8 text") from None

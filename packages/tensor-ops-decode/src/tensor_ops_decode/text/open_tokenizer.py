@@ -10,7 +10,7 @@ from tensor_ops_decode.text.gguf_tokenizer import END_TOKENS, build_from_gguf
 from tensor_ops_decode.text.special_tokens_map import special_token_names
 from tensor_ops_decode.text.tokenizer import MissingTokenizer, Tokenizer, is_of_library
 from tensor_ops_decode.weights.gguf import GgufFile
-from tensor_ops_decode.weights.mapped_file import FileFormatError
+from tensor_ops_decode.weights.model_file import FileFormatError, read_model_file
 from tensor_ops_decode.weights.safetensors import read_json_if_there
 from tensor_ops_decode.weights.tensor import Weights
 
@@ -47,7 +47,7 @@ def _from_folder(weights: Weights) -> Tokenizer:
     path = folder / "tokenizer.json"
     if not path.exists():
         return MissingTokenizer(path)
-    tokenizer = tokenizers.Tokenizer.from_file(str(path))
+    tokenizer = tokenizers.Tokenizer.from_buffer(read_model_file(path))
     tokenizer.no_truncation()
     tokenizer.no_padding()
     config = read_json_if_there(folder / "tokenizer_config.json")

@@ -7,7 +7,7 @@ from pathlib import Path
 from tensor_ops_decode.weights.arrays import ArrayWeights, DeferredArray
 from tensor_ops_decode.weights.formats import FORMATS, Format
 from tensor_ops_decode.weights.gguf import MAGIC, GgufFile
-from tensor_ops_decode.weights.mapped_file import FileFormatError
+from tensor_ops_decode.weights.model_file import FileFormatError, open_model_file
 from tensor_ops_decode.weights.safetensors import CONFIG, SafetensorsFolder
 from tensor_ops_decode.weights.tensor import StoredTensor, Weights
 from tensor_ops_decode.weights.transforms import apply_transforms
@@ -65,9 +65,7 @@ def open_weights(path: str | os.PathLike[str]) -> GgufFile | SafetensorsFolder:
         raise FileFormatError(
             f"{place}: the folder has no {CONFIG}; expected a Hugging Face model or a GGUF file"
         )
-    if not place.is_file():
-        raise FileFormatError(f"{place}: expected a GGUF file or a Hugging Face folder")
-    with open(place, "rb") as file:
+    with open_model_file(place) as file:
         begin = file.read(16)
     if begin[:4] == MAGIC:
         return GgufFile(place)

@@ -16,13 +16,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tensor_ops import TensorOpsError
+from tensor_ops_decode.weights.model_file import MOST_BYTES, FileFormatError, open_model_file
 
 __all__ = ["FileFormatError", "MappedFile"]
-
-
-class FileFormatError(TensorOpsError, ValueError):
-    """A model's file is truncated, contradicts itself, or has what is not supported."""
 
 
 class MappedFile:
@@ -43,18 +39,16 @@ class MappedFile:
     Raises
     ------
     FileFormatError
-        If the file is empty.
+        If the file is empty, or what `open_model_file` refuses.
     OSError
         If it cannot be opened.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(Path(path))
-        with open(self.path, "rb") as file:
+        with open_model_file(self.path) as file:
             self.status = os.fstat(file.fileno())
             self.size, self.modified = self.status.st_size, self.status.st_mtime_ns
-            if self.size == 0:
-                raise FileFormatError(f"{self.path}: the file is empty; expected a model")
             self._map = mmap.mmap(file.fileno(), self.size, access=mmap.ACCESS_READ)
 
     def check(self, offset: int, length: int, what: str) -> None:
@@ -70,6 +64,8 @@ class MappedFile:
     def read(self, offset: int, length: int, what: str) -> bytes:
         """Return a copy of some bytes."""
         self.check(offset, length, what)
+        if length > MOST_BYTES:
+            raise self.error(what, offset, f"it takes {length} bytes", f"at most {MOST_BYTES}")
         return self._map[offset : offset + length]
 
     def unpack(self, form: struct.Struct, offset: int, what: str) -> int | float | bool:

@@ -9,12 +9,14 @@ import json
 import math
 import os
 import struct
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from tensor_ops_decode.weights.formats import FORMATS, Format
-from tensor_ops_decode.weights.mapped_file import FileFormatError, MappedFile
+from tensor_ops_decode.weights.mapped_file import MappedFile
+from tensor_ops_decode.weights.model_file import FileFormatError, read_model_text
 from tensor_ops_decode.weights.tensor import FileWeights, TensorPlace, check_places
 
 __all__ = [
@@ -31,6 +33,9 @@ GENERATION_CONFIG = "generation_config.json"
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 MAX_HEADER = 100_000_000  # bytes, as the library has it
+# In the JSON of one file, since a value takes up to thirty times the bytes of its text. A tensor
+# has eight in a header, and one in an index: DeepSeek-V3 has 91,000 tensors with its scales.
+MOST_VALUES = 1 << 21
 MAX_DIMENSIONS = 8
 ALIGNMENT = 4096  # of the data in files that are written here, for those that map them
 
@@ -95,7 +100,7 @@ class SafetensorsFolder(FileWeights):
             if not isinstance(shard, str) or Path(shard).name != shard:
                 expected = "the name of a file in the folder"
                 raise FileFormatError(f"{index}: tensor {name!r}: {shard!r}; expected {expected}")
-        shards = {name: open_safetensors(Path(self.path, name))[0] for name in shard_of.values()}
+        shards = {name: open_safetensors(Path(self.path, name))[0] for name in {*shard_of.values()}}
         for name, shard in shard_of.items():
             if name not in shards[shard]:
                 raise FileFormatError(f"{index}: tensor {name!r} is not in {shard}")
@@ -153,11 +158,7 @@ def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
     FileFormatError
         If it holds something else.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FileFormatError(f"{path}: {error}; expected UTF-8 text") from None
-    return _parse(os.fspath(path), text)
+    return _parse(os.fspath(path), read_model_text(path, "utf-8-sig"))
 
 
 def read_json_if_there(path: Path) -> dict[str, Any]:
@@ -166,6 +167,10 @@ def read_json_if_there(path: Path) -> dict[str, Any]:
 
 
 def _parse(path: str, text: str) -> dict[str, Any]:
+    if (count := sum(map(text.count, "[{,"))) > MOST_VALUES:
+        raise FileFormatError(
+            f"{path}: the JSON has about {count} values; expected at most {MOST_VALUES}"
+        )
     try:
         value = json.loads(text, object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:
@@ -178,8 +183,7 @@ def _parse(path: str, text: str) -> dict[str, Any]:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f"key {twice!r} is there twice")
     return made
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tensor_ops.extension import whole_file
+from tensor_ops.extension import WrongFileError, open_regular, whole_file
 from tensor_ops_torch.backends.moving import map_tensors
 from tensor_ops_torch.checkpoint.names import ModelNames
 from tensor_ops_torch.checkpoint.shared import differing_names
@@ -121,8 +121,8 @@ def load_checkpoint(model: nn.Module, path: str | os.PathLike[str]) -> dict[str,
     ------
     RuntimeError
         If names or shapes are not those of the model, with their list, if the file has different
-        tensors for one that the model has under several names, or if it is damaged. Nothing is
-        changed then.
+        tensors for one that the model has under several names, or if it is damaged or no file of
+        tensors, as a pointer of git LFS. Nothing is changed then.
     TypeError
         If the file holds no state dict.
     pickle.UnpicklingError
@@ -234,8 +234,10 @@ def _check_loads(path: Path) -> None:
 def _read(path: str | os.PathLike[str]) -> Any:
     name = os.fspath(path)
     library = _safetensors(path) if _is_safetensors(path) else None
-    with open(path, "rb"):
-        pass  # what keeps it from being read at all is an error of its own
+    try:
+        open_regular(path).close()  # what keeps it from being read at all is an error of its own
+    except WrongFileError as error:
+        raise RuntimeError(f"load_checkpoint: {error}") from None
     try:
         if library is not None:
             return library.torch.load_file(path)

@@ -1,0 +1,63 @@
+"""How each file of a model is opened, and how much of one is read before it is understood."""
+
+import io
+import os
+from typing import BinaryIO
+
+from tensor_ops import TensorOpsError
+from tensor_ops.extension import WrongFileError, open_regular
+
+__all__ = [
+    "MOST_BYTES",
+    "FileFormatError",
+    "open_model_file",
+    "read_model_file",
+    "read_model_text",
+]
+
+# Of a file, or of one value in it, that is read as a whole. The longest of public models are the
+# tokenizer.json of Gemma 3, with 33 MB, and headers of safetensors, which may have 100 MB.
+MOST_BYTES = 1 << 27
+
+
+class FileFormatError(TensorOpsError, ValueError):
+    """A model's file is truncated, contradicts itself, or has what is not supported."""
+
+
+def open_model_file(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a file of a model.
+
+    Raises
+    ------
+    FileFormatError
+        If it is a pipe or a device, is empty, or is a pointer of git LFS or an HTML page.
+    OSError
+        If it cannot be opened.
+    """
+    try:
+        return open_regular(path)
+    except WrongFileError as error:
+        raise FileFormatError(str(error)) from None
+
+
+def read_model_file(path: str | os.PathLike[str]) -> bytes:
+    """Return what is in a file; it raises as `open_model_file`, and for too large a file."""
+    with open_model_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > MOST_BYTES:
+            raise FileFormatError(
+                f"{os.fspath(path)}: the file has {size} bytes; expected at most {MOST_BYTES}"
+            )
+        return file.read(size)
+
+
+def read_model_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
+    """Return the text in a file, with its lines ended by newlines alone.
+
+    It raises as `read_model_file`, and FileFormatError for what is not UTF-8.
+    """
+    data = io.BytesIO(read_model_file(path))
+    try:
+        return io.TextIOWrapper(data, encoding).read()
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{os.fspath(path)}: {error}; expected UTF-8 text") from None
