@@ -376,6 +376,15 @@ def test_what_the_page_lists_is_not_noticed(model, change, before, monkeypatch):
         assert torch.equal(greedy(fast, 8), expected)
 
 
+def test_a_forward_of_a_class_that_was_replaced_before_is_not_noticed(model, monkeypatch):
+    with decoder(model) as fast:
+        expected = greedy(fast, 8)
+    monkeypatch.setattr(modeling_llama.LlamaRMSNorm, "forward", lambda self, x: -x)
+    assert not torch.equal(greedy(model, 8), expected)
+    with decoder(model) as fast:
+        assert torch.equal(greedy(fast, 8), expected)
+
+
 def test_functions_and_tensors_that_are_attributes_are_not_noticed():
     model = small_model("Gemma 1")
     tokens = prompt()["inputs"]

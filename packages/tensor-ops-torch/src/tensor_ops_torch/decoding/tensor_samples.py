@@ -68,4 +68,4 @@ class TensorSamples:
 def _places(size: int) -> tuple[tuple[int], tuple[int]]:
     """Return how many elements are taken of so many, and how far apart they are."""
     count = min(size, _MOST_OF_A_TENSOR)
-    return (count,), ((size - 1) // max(count - 1, 1),)
+    return (count,), (max(size - 1, 0) // max(count - 1, 1),)
