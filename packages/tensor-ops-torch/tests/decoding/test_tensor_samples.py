@@ -1,5 +1,7 @@
 """Which writes samples of tensors show."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -19,21 +21,25 @@ TENSORS = {
 }
 
 
+def make_tensors():
+    return [torch.zeros(0, 4), *(make() for make in TENSORS.values())]
+
+
 @pytest.fixture
 def tensors():
-    return [torch.zeros(0, 4), *(make() for make in TENSORS.values())]
+    return make_tensors()
 
 
 def test_the_same_tensors_have_the_same_samples(tensors):
     samples = TensorSamples(tensors)
     assert samples.first_change(tensors) is None
-    assert samples.first_change([each.clone() for each in tensors]) is None
+    assert samples.first_change(make_tensors()) is None
 
 
 @pytest.mark.parametrize("place", range(1, 1 + len(TENSORS)), ids=list(TENSORS))
 def test_a_tensor_with_other_values_is_found(tensors, place):
     samples = TensorSamples(tensors)
-    tensors[place] = tensors[place] * 0 if place != 7 else torch.ones(3)
+    tensors[place].untyped_storage().fill_(3)  # each byte
     assert samples.first_change(tensors) == place
 
 
@@ -46,6 +52,19 @@ def test_samples_of_a_large_tensor_are_equally_far_apart():
             found.append(index)
         tensor.view(-1)[index] = 0
     assert found == [*range(0, 64 * 55, 55)]
+
+
+@pytest.mark.parametrize("kind", ["transposed", "every second column"])
+def test_samples_of_other_layouts_are_a_grid(kind):
+    tensor, found = TENSORS[kind](), []
+    samples = TensorSamples([tensor])
+    for row, column in itertools.product(*map(range, tensor.shape)):
+        tensor[row, column] = 5
+        if samples.first_change([tensor]) == 0:
+            found.append((row, column))
+        tensor[row, column] = 1
+    steps = [(size - 1) // 7 for size in tensor.shape]
+    assert found == [*itertools.product(*(range(0, 8 * step, step) for step in steps))]
 
 
 def test_every_element_of_a_small_tensor_is_a_sample(tensors):

@@ -194,7 +194,7 @@ def _of(module: torch.nn.Module, table: str) -> list[str]:
 def _state_of(tensor: torch.Tensor) -> tuple[Any, ...]:
     # Tensors that were made in inference mode count nothing.
     version = None if tensor.is_inference() else tensor._version
-    return version, tensor.data_ptr(), tensor.dtype, tuple(tensor.shape)
+    return version, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()
 
 
 def _content_of(tensor: torch.Tensor) -> bytes:
