@@ -67,8 +67,9 @@ def test_rotary_tables_are_computed_in_double_precision():
     tables = TensorArrays(builder.program([]), {})
     angles = np.outer(np.arange(6), [1.0, 0.3])
     for slot, function in (("cos", np.cos), ("sin", np.sin)):
-        expected = (1.5 * function(angles)).astype(np.float32)
-        np.testing.assert_array_equal(tables[names[slot]], expected)
+        # Rounded to float32 once, from values that are right to float64's last digits.
+        error = np.abs(tables[names[slot]] - 1.5 * function(angles))
+        assert np.all(error <= (2.0**-24 + 2.0**-50) * np.abs(1.5 * function(angles)))
 
 
 def test_what_is_attached_is_the_array_itself():

@@ -110,12 +110,12 @@ def test_only_the_template_that_is_chosen_must_be_one(tmp_path):
 
 
 def test_a_file_of_a_template_that_is_not_utf_8_is_named(tmp_path):
-    folder = write_folder(tmp_path, texts={"additional_chat_templates/rag.jinja": ""})
+    folder = write_folder(tmp_path, texts={"additional_chat_templates/rag.jinja": "1"})
     for name in ("chat_template.jinja", "additional_chat_templates/rag.jinja"):
         (tmp_path / name).write_bytes(b"\xff")
         with pytest.raises(FileFormatError, match=rf"{name}: .*expected UTF-8 text"):
             opened(folder)
-        (tmp_path / name).write_bytes(b"")
+        (tmp_path / name).write_bytes(b"1")
 
 
 @pytest.mark.parametrize(

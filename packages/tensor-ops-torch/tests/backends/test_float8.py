@@ -57,7 +57,9 @@ def test_results_and_gradients_are_within_the_error_of_float8(dtype, shape):
         assert bool((error <= allowed + slack).all())
         # Errors of single factors cancel; a wrong scale would not.
         assert error.norm() <= 0.12 * exact.double().norm()
-    assert torch.equal(plain.bias.grad, rounded.bias.grad)
+    # Sums of the same gradients of at most 16 rows, in an order that PyTorch chooses.
+    order = 16 * torch.finfo(dtype).eps * grads.double().abs().sum(0).max().item()
+    torch.testing.assert_close(rounded.bias.grad, plain.bias.grad, rtol=0, atol=order)
 
 
 def test_it_does_round_to_float8():
@@ -69,13 +71,19 @@ def test_it_does_round_to_float8():
     assert 0.005 < error < 0.1
 
 
-def test_what_float8_holds_exactly_is_exact():
+def test_what_float8_holds_exactly_is_exact_but_for_the_scales():
+    """Each result is one product, whose factors float8 holds, times two scales.
+
+    A scale is a rounded quotient, and PyTorch does not say in what order its kernels multiply by
+    both, nor whether in one step or two. Of two quotients and two products each rounds by half an
+    epsilon at most.
+    """
     linear = nn.Linear(16, 16, bias=False)
     with torch.no_grad():
         linear.weight.copy_(torch.eye(16))
     to_float8(linear)
     x = torch.tensor([448.0, 224, 7, 3, -1.5, 0, *([1] * 10)])
-    assert torch.equal(linear(x), x)
+    torch.testing.assert_close(linear(x), x, rtol=2.1 * torch.finfo(x.dtype).eps, atol=0)
 
 
 @pytest.mark.parametrize("value", [0.0, 1e-30, 1e30])
@@ -172,7 +180,7 @@ def test_it_compiles_as_one_graph():
     to_float8(linear)
     x = normal(3, 16).requires_grad_()
     compiled = torch.compile(linear, backend="aot_eager", fullgraph=True)
-    assert torch.equal(compiled(x), linear(x))
+    torch.testing.assert_close(compiled(x), linear(x))
     compiled(x).sum().backward()
     assert x.grad.shape == x.shape
 

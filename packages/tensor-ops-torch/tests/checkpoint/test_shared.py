@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from tensor_ops_torch.checkpoint import load_checkpoint
+from tensor_ops_torch.checkpoint import load_checkpoint, save_checkpoint
 
 
 class Tied(nn.Module):
@@ -90,6 +90,30 @@ def test_a_model_that_does_not_share_them_takes_both(tmp_path):
     load_checkpoint(model, write(state, "plain", tmp_path))
     assert not model.embed.weight.any()
     assert model.lm_head.weight.all()
+
+
+@pytest.mark.parametrize("tie", ["parameter", "memory"])
+@pytest.mark.parametrize("suffix", ["pt", "safetensors"])
+def test_a_model_that_does_not_share_them_takes_no_file_of_one_that_does(tie, suffix, tmp_path):
+    path, model = tmp_path / f"model.{suffix}", Tied("no")
+    save_checkpoint(Tied(tie), path)
+    before = {key: each.clone() for key, each in model.state_dict().items()}
+    with pytest.raises(RuntimeError, match=r"of another model, .* nothing was changed") as caught:
+        load_checkpoint(model, path)
+    assert "lm_head.weight" in str(caught.value)
+    assert "issing" in str(caught.value)
+    assert "Make the model as it was when it was saved" in str(caught.value)
+    assert all(torch.equal(each, before[key]) for key, each in model.state_dict().items())
+    load_checkpoint(Tied(tie), path)
+
+
+@pytest.mark.parametrize("kind", KINDS[:-1])
+def test_one_tensor_of_a_state_dict_for_two_of_a_model_is_an_error(kind, tmp_path):
+    file = write(Tied().state_dict(), kind, tmp_path)
+    with pytest.raises(RuntimeError, match=r"'lm_head.weight' is missing, .* 'embed.weight'"):
+        load_checkpoint(Tied("no"), file)
+    load_checkpoint(Tied(), file)
+    load_checkpoint(Tied("memory"), file)
 
 
 def test_an_integer_buffer_without_dimensions(tmp_path):

@@ -1,8 +1,13 @@
-"""What a decoder notices of changes to the weights that it was made from."""
+"""What a decoder notices of changes to the model that it was made from."""
+
+import itertools
 
 import pytest
 import torch
-from model_families import greedy, small_model
+from model_families import greedy, prompt, small_model
+from torch.nn.modules import module as of_all_modules
+from transformers import LlamaConfig
+from transformers.models.llama import modeling_llama
 
 from tensor_ops_torch import WeightsChangedError, decoder
 
@@ -66,6 +71,94 @@ def write_embedding(model):
     model.get_input_embeddings().weight[3] = 0
 
 
+def write_data(model):
+    up(model).weight.data.mul_(3)
+
+
+def write_by_numpy(model):
+    up(model).weight.detach().numpy()[:] *= 3
+
+
+def write_nan(model):
+    up(model).weight.data.fill_(torch.nan)
+
+
+@torch.no_grad()
+def write_frequencies(model):
+    model.model.rotary_emb.inv_freq.mul_(0.5)
+
+
+def write_data_of_frequencies(model):
+    model.model.rotary_emb.inv_freq.data.mul_(0.5)
+
+
+def replace_frequencies(model):
+    model.model.rotary_emb.inv_freq = model.model.rotary_emb.inv_freq * 0.5
+
+
+def scale_rotation(model):
+    model.model.rotary_emb.attention_scaling = 2.0
+
+
+def configure_rotation(model):
+    model.config.rope_parameters["rope_theta"] = 100.0
+
+
+def configure_rotation_of_its_own(model):
+    rotation = {"rope_type": "default", "rope_theta": 100.0}
+    model.model.rotary_emb.config = LlamaConfig(rope_parameters=rotation)
+
+
+def replace_rotation(model):
+    rotation = {"rope_type": "default", "rope_theta": 100.0}
+    config = LlamaConfig(**{**model.config.to_dict(), "rope_parameters": rotation})
+    model.model.rotary_emb = modeling_llama.LlamaRotaryEmbedding(config)
+
+
+def scale_attention(model):
+    model.model.layers[1].self_attn.scaling = 1.0
+
+
+def scale_by_a_tensor(model):
+    model.model.layers[1].self_attn.scaling = torch.tensor([1.0, 2.0])
+
+
+def change_epsilon(model):
+    model.model.norm.variance_epsilon = 0.5
+
+
+def leave_layers_out(model):
+    model.config.num_hidden_layers = 1
+
+
+def negated(module, args, output):
+    return -output
+
+
+def hook(model):
+    up(model).register_forward_hook(negated)
+
+
+def hook_before(model):
+    up(model).register_forward_pre_hook(lambda module, args: (-args[0],))
+
+
+def hook_of_the_model(model):
+    model.register_forward_hook(lambda module, args, output: output)
+
+
+def set_forward(model):
+    up(model).forward = torch.zeros_like
+
+
+def set_forward_of_the_model(model):
+    model.forward = lambda *args, **kwargs: None
+
+
+def prepare_inputs(model):
+    model.prepare_inputs_for_generation = lambda *args, **kwargs: None
+
+
 CHANGES = {
     multiply: r"layers\.0\.mlp\.up_proj\.weight was written to",
     step: "weight .* was written to",
@@ -77,6 +170,26 @@ CHANGES = {
     replace_module: "the module 'up_proj' of a LlamaMLP was replaced",
     replace_norm: r"model\.norm\.weight was replaced",
     write_embedding: r"embed_tokens\.weight was written to",
+    write_data: r"up_proj\.weight was written to",
+    write_by_numpy: r"up_proj\.weight was written to",
+    write_nan: r"up_proj\.weight was written to",
+    write_frequencies: r"rotary_emb\.inv_freq was written to",
+    write_data_of_frequencies: r"rotary_emb\.inv_freq was written to",
+    replace_frequencies: r"rotary_emb\.inv_freq was replaced",
+    scale_rotation: r"rotary_emb has attention_scaling 2\.0, expected 1\.0",
+    configure_rotation: r"its configuration rope_parameters is .*100\.0.*, expected .*10000\.0",
+    configure_rotation_of_its_own: r"rotary_emb has a configuration of its own, whose .* is",
+    replace_rotation: "the module 'rotary_emb' of a LlamaModel was replaced",
+    scale_attention: r"layers\.1\.self_attn has scaling 1\.0, expected 0\.25",
+    scale_by_a_tensor: r"layers\.1\.self_attn has scaling tensor",
+    change_epsilon: r"model\.norm has variance_epsilon 0\.5, expected 0\.001",
+    leave_layers_out: "its configuration num_hidden_layers is 1, expected 2 as before",
+    hook: r"layers\.0\.mlp\.up_proj has a forward hook, negated, .*remove it",
+    hook_before: r"layers\.0\.mlp\.up_proj has a forward hook, .*remove it",
+    hook_of_the_model: "the model has a forward hook, .*remove it",
+    set_forward: r"up_proj has a forward of its own, set on the module, .*remove it",
+    set_forward_of_the_model: "the model has a forward of its own, set on .*remove it",
+    prepare_inputs: "the model has a prepare_inputs_for_generation of its own, .*remove it",
 }
 
 
@@ -86,16 +199,93 @@ def test_a_change_is_an_error_that_names_it(model, fast, change):
     change(model)
     with pytest.raises(WeightsChangedError, match=CHANGES[change]) as raised:
         greedy(fast, 1)
-    assert "make the decoder again, by tensor_ops_torch.decoder(model)" in str(raised.value)
+    message = str(raised.value)
+    assert "the model was changed after the decoder was made" in message
+    assert "make the decoder again, by tensor_ops_torch.decoder(model)" in message or (
+        "; remove it" in message
+    )
     with pytest.raises(WeightsChangedError):
         model.generate(torch.tensor([[1]]), max_new_tokens=1, custom_generate=fast)
 
 
-def test_what_goes_through_data_is_not_noticed(model, fast):
-    expected = greedy(fast, 8)
-    up(model).weight.data.mul_(3)
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [
+        ("SGD", torch.float32),  # in bfloat16 it writes nothing on CPUs
+        *itertools.product(["Adam", "AdamW", "Adagrad"], [torch.float32, torch.bfloat16]),
+    ],
+)
+def test_steps_of_fused_optimizers_are_noticed(kind, dtype):
+    model = small_model(dtype=dtype)
+    optimizer = getattr(torch.optim, kind)(model.parameters(), lr=1e-3, fused=True)
+    with decoder(model) as fast:
+        fast.check_unchanged()
+        model(torch.tensor([[1, 2]]), labels=torch.tensor([[1, 2]])).loss.backward()
+        optimizer.step()
+        with pytest.raises(WeightsChangedError, match=r"weight .* was written to"):
+            greedy(fast, 1)
+
+
+@pytest.mark.parametrize(
+    ("key", "found"), [("attn_logit_softcapping", r"self_attn has"), ("sliding_window", "has")]
+)
+def test_caps_and_windows_of_layers_are_noticed(key, found):
+    model = small_model("Gemma 2")
+    with decoder(model) as fast:
+        setattr(model.model.layers[0].self_attn, key, 2)
+        with pytest.raises(WeightsChangedError, match=rf"{found} {key} 2, expected"):
+            greedy(fast, 1)
+
+
+@pytest.mark.parametrize("key", ["final_logit_softcapping", "sliding_window", "layer_types"])
+def test_what_the_configuration_says_of_a_step_is_noticed(key):
+    model = small_model("Gemma 2")
+    with decoder(model) as fast:
+        setattr(model.config, key, None)
+        with pytest.raises(
+            WeightsChangedError, match=rf"its configuration {key} is None, expected"
+        ):
+            greedy(fast, 1)
+
+
+def test_the_scale_of_an_embedding_is_noticed():
+    model = small_model("Gemma 3")
+    with decoder(model) as fast:
+        model.model.embed_tokens.embed_scale.data.mul_(2)
+        with pytest.raises(WeightsChangedError, match=r"embed_scale was written to"):
+            greedy(fast, 1)
+
+
+@pytest.mark.parametrize(
+    "register",
+    [
+        of_all_modules.register_module_forward_hook,
+        of_all_modules.register_module_forward_pre_hook,
+    ],
+)
+def test_hooks_of_all_modules_are_noticed(fast, register):
+    handle = register(lambda *args: None)
+    try:
+        with pytest.raises(WeightsChangedError, match=r"all modules have a forward hook, .*remove"):
+            greedy(fast, 1)
+    finally:
+        handle.remove()
+    greedy(fast, 1)
+
+
+def test_a_forward_of_a_class_is_noticed(fast, monkeypatch):
+    monkeypatch.setattr(modeling_llama.LlamaRMSNorm, "forward", lambda self, x: -x)
+    with pytest.raises(WeightsChangedError, match=r"norm is of a class whose forward was replaced"):
+        greedy(fast, 1)
+
+
+def test_the_steps_after_a_hook_was_removed_are_as_before(model, fast):
+    expected = greedy(model, 8)
+    handle = up(model).register_forward_hook(negated)
+    with pytest.raises(WeightsChangedError):
+        greedy(fast, 8)
+    handle.remove()
     assert torch.equal(greedy(fast, 8), expected)
-    assert not torch.equal(greedy(model, 8), expected)
 
 
 def test_use_of_a_model_is_no_change(model, fast):
@@ -105,7 +295,30 @@ def test_use_of_a_model_is_no_change(model, fast):
     model.zero_grad()
     model.eval().requires_grad_(False)
     model(torch.tensor([[1, 2]]), output_hidden_states=True)
+    model.config.use_cache, model.config.pad_token_id, model.config.tag = False, 3, "new"
+    model.set_attn_implementation("sdpa")
+    model.enable_input_require_grads()
     assert torch.equal(greedy(fast, 8), expected)
+
+
+def test_frequencies_that_each_forward_writes_are_no_change():
+    rotation = {
+        "rope_type": "longrope",
+        "rope_theta": 1e4,
+        "short_factor": [1.0] * 8,
+        "long_factor": [2.0] * 8,
+        "original_max_position_embeddings": 16,
+    }
+    model = small_model("Phi 3", rope_parameters=rotation, partial_rotary_factor=1.0)
+    greedy(model, 1, **prompt(24))  # which leaves those of long sequences
+    with decoder(model, max_seq_length=16) as fast:
+        expected = greedy(model, 4)
+        assert torch.equal(greedy(fast, 4), expected)
+        greedy(model, 1, **prompt(24))
+        assert torch.equal(greedy(fast, 4), expected)
+        model.model.rotary_emb.original_inv_freq.mul_(2)
+        with pytest.raises(WeightsChangedError, match="original_inv_freq was written to"):
+            greedy(fast, 1)
 
 
 def test_weights_of_inference_mode_are_told_by_their_memory():

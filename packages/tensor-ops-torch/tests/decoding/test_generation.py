@@ -10,7 +10,9 @@ import pytest
 import torch
 from small_decoders import (
     BEGIN,
+    END,
     NEW,
+    PAD,
     PROMPTS,
     Stream,
     free_tokens,
@@ -41,6 +43,37 @@ def test_a_padded_batch_gives_what_each_prompt_gives_alone_bit_for_bit(decoder, 
         for name in ("scores", "logits"):
             for one, all_rows in zip(alone[name], batch[name], strict=False):
                 assert torch.equal(one[0], all_rows[row])
+
+
+@pytest.mark.parametrize("rows", [[[PAD, PAD, 5, 6], [7, 8, 9, 10]], [[PAD, 5, 6]], [[5, 6, 7]]])
+@pytest.mark.parametrize(
+    "how", [{}, {"pad_token_id": END}, {"eos_token_id": None}, {"eos_token_id": [5, PAD]}]
+)
+@pytest.mark.parametrize("kind", [list, torch.tensor, np.array])
+@pytest.mark.filterwarnings("ignore")
+def test_padding_shows_by_its_token_where_there_is_no_mask(decoder, model, rows, how, kind):
+    expected = model.generate(torch.tensor(rows), max_new_tokens=NEW, **how)
+    assert torch.equal(decoder.generate(kind(rows), max_new_tokens=NEW, **how), expected)
+
+
+@pytest.mark.parametrize("kind", [list, torch.tensor])
+def test_padding_within_a_prompt_is_an_error_unless_a_mask_says_that_it_is_none(
+    decoder, model, kind
+):
+    rows, ones = [[5, PAD, 6]], torch.ones(1, 3, dtype=torch.int64)
+    with pytest.raises(
+        ValueError, match=r"\[1, 0, 1\]; .* tokens that are pad_token_id are padding"
+    ):
+        decoder.generate(kind(rows), max_new_tokens=NEW)
+    expected = model.generate(torch.tensor(rows), attention_mask=ones, max_new_tokens=NEW)
+    found = decoder.generate(kind(rows), attention_mask=ones.tolist(), max_new_tokens=NEW)
+    assert torch.equal(found, expected)
+
+
+def test_padding_of_lists_and_in_them_is_not_seen(decoder):
+    expected = decoder.generate([[5, 6], [7, 8, 9, 10]], max_new_tokens=NEW)
+    found = decoder.generate([[PAD, 5, 6], [7, 8, 9, 10]], max_new_tokens=NEW)
+    assert torch.equal(found, expected)
 
 
 def test_tensors_arrays_and_lists_are_prompts(decoder, model):

@@ -95,6 +95,7 @@ MEASURED = """
         with torch.device("meta"):
             made = LlamaForCausalLM(config)
         made = made.to_empty(device="cpu").eval()
+        made.model.rotary_emb = type(made.model.rotary_emb)(config)
         with torch.no_grad():
             for parameter in made.parameters():
                 parameter.fill_(0.01)

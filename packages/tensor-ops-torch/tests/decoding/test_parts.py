@@ -103,6 +103,75 @@ def test_changed_weights_of_an_adapter_are_noticed():
             greedy(fast, 1)
 
 
+@pytest.mark.parametrize("change", ["scale_layer", "set_scale", "unscale_layer"])
+def test_another_scale_of_an_adapter_is_noticed(change):
+    model = adapted()
+    layer = model.base_model.model.model.layers[0].self_attn.q_proj
+    with decoder(model, merge=True) as fast:
+        if change == "set_scale":
+            layer.set_scale("default", 3)
+        else:
+            getattr(layer, change)(3)
+        with pytest.raises(WeightsChangedError, match=r"adapters of .*q_proj .* scaled"):
+            greedy(fast, 1)
+    with decoder(model, merge=True) as fast:
+        assert torch.equal(greedy(fast, 16), greedy(model, 16))
+
+
+def test_the_scale_of_a_merged_adapter_is_that_of_its_merge():
+    model = adapted()
+    model.merge_adapter()
+    with decoder(model) as fast:
+        model.base_model.model.model.layers[0].self_attn.q_proj.scale_layer(3)
+        assert torch.equal(greedy(fast, 16), greedy(model, 16))
+
+
+@pytest.mark.parametrize("where", ["q_proj", "q_proj.lora_A.default"])
+def test_hooks_of_adapters_are_noticed(where):
+    model = adapted()
+    layer = model.get_submodule(f"base_model.model.model.layers.0.self_attn.{where}")
+    with decoder(model, merge=True) as fast:
+        handle = layer.register_forward_hook(lambda module, args, output: -output)
+        with pytest.raises(WeightsChangedError, match=r"has a forward hook"):
+            greedy(fast, 1)
+    with pytest.raises(UnsupportedModelError, match=r"has a forward hook"):
+        decoder(model, merge=True)
+    handle.remove()
+    with decoder(model, merge=True) as fast:
+        assert torch.equal(greedy(fast, 16), greedy(model, 16))
+
+
+def test_adapters_of_parameters_are_merged_and_their_use_is_no_change():
+    settings = {"target_modules": [], "target_parameters": ["q_proj.weight", "down_proj.weight"]}
+    model = adapted(**settings)
+    expected = greedy(model, 16)  # which parametrizes the weights for a time
+    with decoder(model, merge=True) as fast:
+        for _ in range(2):
+            assert torch.equal(greedy(fast, 16), expected)
+            assert torch.equal(greedy(model, 16), expected)
+        with torch.no_grad():
+            model.base_model.model.model.layers[0].self_attn.q_proj.base_layer.weight[0, 1] += 1
+        with pytest.raises(WeightsChangedError, match=r"q_proj\.weight was written to"):
+            greedy(fast, 1)
+
+
+@pytest.mark.filterwarnings("ignore:`lora_bias=True` was passed")
+def test_biases_of_adapters_of_layers_without_one_are_refused():
+    settings = {"lora_bias": True, "target_modules": ["q_proj", "down_proj"]}
+    with pytest.raises(UnsupportedModelError, match=r"layers\.0\.mlp\.down_proj .*'default'.*bias"):
+        decoder(adapted(**settings), merge=True)
+
+
+def test_what_peft_cannot_merge_is_an_error_that_names_the_module(monkeypatch):
+    def fail(*args, **kwargs):
+        raise RuntimeError("no such merge")
+
+    model = adapted()
+    monkeypatch.setattr(peft.tuners.lora.Linear, "merge", fail)
+    with pytest.raises(UnsupportedModelError, match=r"q_proj, default: no such merge"):
+        decoder(model, merge=True)
+
+
 def test_merged_weights_are_released():
     model = adapted()
     expected = greedy(model, 8)

@@ -44,6 +44,45 @@ def forward(model):
     model.model.norm.forward = lambda x: x
 
 
+def pre_hook(model):
+    model.model.layers[0].mlp.register_forward_pre_hook(lambda module, args: args)
+
+
+def prepared_inputs(model):
+    model.prepare_inputs_for_generation = lambda *args, **kwargs: {}
+
+
+def other_generate(model):
+    model.generate = lambda *args, **kwargs: None
+
+
+@torch.no_grad()
+def written_frequencies(model):
+    model.model.rotary_emb.inv_freq.mul_(0.5)
+
+
+def other_frequencies(model):
+    model.model.rotary_emb.inv_freq = model.model.rotary_emb.inv_freq[:4]
+
+
+def other_rotation(model):
+    rotation = {"rope_type": "default", "rope_theta": 100.0}
+    config = transformers.LlamaConfig(**{**model.config.to_dict(), "rope_parameters": rotation})
+    model.model.rotary_emb = type(model.model.rotary_emb)(config)
+
+
+def configured_rotation(model):
+    model.config.rope_parameters["rope_theta"] = 100.0
+
+
+def kind_of_rotation(model):
+    model.model.rotary_emb.rope_type = "dynamic"
+
+
+def scaled_rotation(model):
+    model.model.rotary_emb.attention_scaling = 2.0
+
+
 def more_modules(model):
     model.model.layers[0].extra = torch.nn.Linear(2, 2)
 
@@ -84,6 +123,15 @@ CHANGES = {
     other_scale: r"layers\.0\.self_attn has scaling 1\.0, expected 0\.25",
     hook: r"layers\.0 has a forward hook, .*lambda.*remove it",
     forward: r"model\.norm has a forward of its own",
+    pre_hook: r"layers\.0\.mlp has a forward hook, .*lambda.*remove it",
+    prepared_inputs: r"the model has a prepare_inputs_for_generation of its own, .*remove it",
+    other_generate: r"the model has a generate of its own, .*remove it",
+    written_frequencies: r"rotary_emb has other values of inv_freq than its configuration gives",
+    other_frequencies: r"rotary_emb has no inv_freq of shape \(8,\), which its class has",
+    other_rotation: r"rotary_emb has a configuration of its own, whose rope_parameters is .*100",
+    configured_rotation: r"rotary_emb has other values of inv_freq than its configuration gives",
+    kind_of_rotation: r"rotary_emb has rope_type 'dynamic', expected 'default'",
+    scaled_rotation: r"rotary_emb has attention_scaling 2\.0, expected 1\.0",
     more_modules: r"the model has model\.layers\.0\.extra, a Linear",
     fewer_layers: r"the model has no model\.layers\.1,",
     parametrization: r"up_proj is a .*Parametrized",
@@ -100,6 +148,46 @@ def test_a_model_that_was_changed_is_refused(change):
     change(model)
     with pytest.raises(UnsupportedModelError, match=CHANGES[change]):
         decoder(model)
+
+
+@pytest.mark.parametrize(
+    "register",
+    [
+        torch.nn.modules.module.register_module_forward_hook,
+        torch.nn.modules.module.register_module_forward_pre_hook,
+    ],
+)
+def test_hooks_of_all_modules_are_refused(register):
+    handle = register(lambda *args: None)
+    try:
+        with pytest.raises(
+            UnsupportedModelError, match=r"all modules have a forward hook, .*lambda"
+        ):
+            decoder(small_model())
+    finally:
+        handle.remove()
+
+
+@pytest.mark.parametrize("family", ["Gemma 1", "Gemma 2", "Gemma 3"])
+def test_another_scale_of_the_embedding_is_refused(family):
+    model = small_model(family)
+    model.model.embed_tokens.embed_scale.mul_(2)
+    with pytest.raises(UnsupportedModelError, match="other values of embed_scale"):
+        decoder(model)
+
+
+def test_other_frequencies_of_some_layers_are_refused():
+    model = small_model("Gemma 3")
+    model.model.rotary_emb.sliding_attention_inv_freq.mul_(2)
+    with pytest.raises(UnsupportedModelError, match="other values of sliding_attention_inv_freq"):
+        decoder(model)
+
+
+def test_what_no_step_computes_with_may_be_configured_anew():
+    model = small_model()
+    model.config.pad_token_id, model.config.use_cache = 3, False
+    with decoder(model) as fast:
+        assert torch.equal(greedy(fast, 8), greedy(model, 8))
 
 
 def test_families_that_the_engine_does_not_have_are_refused():

@@ -131,6 +131,20 @@ def test_criteria_in_python_end_the_same(decoder, model, end, scored):
     assert kinds[0] == kinds[1]
 
 
+@pytest.mark.parametrize("wanted", ["output_scores", "output_logits"])
+@pytest.mark.parametrize("how", [{}, {"pad_token_id": 7}, {"no_repeat_ngram_size": 2}])
+def test_rows_that_have_ended_have_the_scores_of_their_padding(decoder, model, how, wanted):
+    ends = [row[place] for row, place in zip(free_tokens(model), (1, 3, 6), strict=True)]
+    how = {**how, "max_new_tokens": NEW, "eos_token_id": ends, wanted: True}
+    how |= {"return_dict_in_generate": True}
+    expected, found = model.generate(**padded(), **how), decoder.generate(**padded(), **how)
+    assert torch.equal(found.sequences, expected.sequences)
+    name = wanted.removeprefix("output_")
+    for own, others in zip(found[name], expected[name], strict=True):
+        torch.testing.assert_close(own, others, rtol=0, atol=1e-4)
+    assert decoder.kernel.requests == ()
+
+
 def test_all_rows_that_criteria_end_end_the_call(decoder, model):
     first = After(free_tokens(model)[0][1])
     for eos in (END, None):

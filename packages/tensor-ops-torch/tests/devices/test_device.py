@@ -136,6 +136,7 @@ class TestAMP:
     @pytest.mark.parametrize("device", ["cpu", "cuda", "mps"])
     def test_bfloat16_on_request_is_not_scaled(self, pretend, device):
         pretend.gpu()
+        pretend.devices(cuda=1, mps=True)
         pretend.patch.setattr(torch.backends.mps, "is_macos_or_newer", lambda *version: True)
         policy = resolve_amp_config(device, dtype=torch.bfloat16)
         assert policy == {"enabled": True, "dtype": torch.bfloat16, "use_grad_scaler": False}
@@ -149,6 +150,24 @@ class TestAMP:
         scaler = torch.amp.GradScaler("cpu", enabled=policy["use_grad_scaler"])
         scaler.scale(result.sum()).backward()
         assert layer.weight.grad.dtype is torch.float32
+
+    @pytest.mark.parametrize(
+        ("device", "build", "reason"),
+        [
+            ("cuda", {}, "is built for the CPU only"),
+            ("cuda:1", {"cuda": "13.0"}, "no NVIDIA GPU that this process may use"),
+            ("cuda", {"hip": "6.4"}, "no AMD GPU that this process may use"),
+            ("mps", {}, "it needs an Apple GPU and its macOS"),
+            ("mps", {"mps": True}, "it needs an Apple GPU and its macOS"),
+        ],
+    )
+    def test_bfloat16_of_a_device_that_is_not_there(self, pretend, device, build, reason):
+        pretend.build(**build)
+        pretend.devices()
+        with pytest.raises(BackendUnavailableError, match=reason) as caught:
+            resolve_amp_config(device, dtype=torch.bfloat16)
+        assert str(caught.value).startswith(f"no autocast in torch.bfloat16 on {device!r}: ")
+        assert caught.value.name == device.partition(":")[0]
 
     def test_a_gpu_without_bfloat16(self, pretend):
         pretend.gpu()

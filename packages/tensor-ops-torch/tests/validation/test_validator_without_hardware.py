@@ -216,7 +216,8 @@ def test_weights_that_torchscript_has_frozen_are_found(validate, kind, layer):
         seen = find(report, "operators").message
         assert "the model raised" not in seen
         assert ("not known before the model runs" in seen) == (inputs is None)
-    assert torch.equal(frozen(x), before)
+    # TorchScript may fuse what it has run a few times.
+    torch.testing.assert_close(frozen(x), before)
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from tensor_ops.extension import WrongFileError, open_regular, whole_file
 from tensor_ops_torch.backends.moving import map_tensors
 from tensor_ops_torch.checkpoint.names import ModelNames
-from tensor_ops_torch.checkpoint.shared import differing_names
+from tensor_ops_torch.checkpoint.shared import differing_names, tied_names
 
 __all__ = ["load_checkpoint", "save_checkpoint"]
 
@@ -121,8 +121,8 @@ def load_checkpoint(model: nn.Module, path: str | os.PathLike[str]) -> dict[str,
     ------
     RuntimeError
         If names or shapes are not those of the model, with their list, if the file has different
-        tensors for one that the model has under several names, or if it is damaged or no file of
-        tensors, as a pointer of git LFS. Nothing is changed then.
+        tensors for one that the model has under several names or one for different ones, or if it
+        is damaged or no file of tensors, as a pointer of git LFS. Nothing is changed then.
     TypeError
         If the file holds no state dict.
     pickle.UnpicklingError
@@ -278,6 +278,12 @@ def _check_shared(model: nn.Module, state: Mapping[str, Any], path: str | os.Pat
             "does not share them, as with tie_word_embeddings=False in transformers, or take out "
             "of the file the one that is not meant"
         )
+    if (names := tied_names(model, state)) is not None:
+        raise _of_another_model(
+            path,
+            f"{names[1]!r} is missing, since the file has one tensor for it and {names[0]!r}, "
+            "which are two in the model",
+        )
 
 
 def _load(model: nn.Module, state: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
@@ -303,11 +309,15 @@ def _load(model: nn.Module, state: Mapping[str, Any], path: str | os.PathLike[st
                 known[key].copy_(value)
         if not isinstance(error, RuntimeError):
             raise
-        raise RuntimeError(
-            f"load_checkpoint: {os.fspath(path)!r} is of another model, and nothing was changed: "
-            f"{error}\nMake the model as it was when it was saved, or load what fits with "
-            "model.load_state_dict(state, strict=False)"
-        ) from error
+        raise _of_another_model(path, str(error)) from error
+
+
+def _of_another_model(path: str | os.PathLike[str], problem: str) -> RuntimeError:
+    return RuntimeError(
+        f"load_checkpoint: {os.fspath(path)!r} is of another model, and nothing was changed: "
+        f"{problem}\nMake the model as it was when it was saved, or load what fits with "
+        "model.load_state_dict(state, strict=False)"
+    )
 
 
 def _shapes(state: Mapping[str, Any]) -> dict[str, Any]:

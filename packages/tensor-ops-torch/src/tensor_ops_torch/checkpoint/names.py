@@ -8,6 +8,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from tensor_ops_torch.checkpoint.shared import memory_of
+
 __all__ = ["ModelNames"]
 
 # The child of torch.compile's wrapper, and that of the data parallel ones.
@@ -49,10 +51,10 @@ class ModelNames:
         self._bare: dict[str, list[str]] = {}
         for name in {*self._own, *map(self.plain, self._modules)}:
             self._bare.setdefault(_without_any(name), []).append(name)
-        first: dict[int, str] = {}
+        first: dict[Any, str] = {}
         # For each plain name of a tensor, the first one that the same tensor has.
         self.first_names = {
-            self.plain(key): first.setdefault(id(value), self.plain(key))
+            self.plain(key): first.setdefault(memory_of(value), self.plain(key))
             for key, value in state.items()
             if isinstance(value, Tensor)
         }

@@ -1,4 +1,4 @@
-"""Parameters that a model has under several names, of which a file may have one value only."""
+"""Tensors that have several names: in a model, in a file, or in both."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["differing_names"]
+__all__ = ["differing_names", "memory_of", "tied_names"]
 
 
 def differing_names(model: nn.Module, state: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -38,13 +38,40 @@ def differing_names(model: nn.Module, state: Mapping[str, Any]) -> tuple[str, st
         # A value of another shape is an error of its own, or for the module to convert.
         if not isinstance(value, Tensor) or value.shape != own.shape:
             continue
-        other = first.setdefault(_memory(own), name)
+        other = first.setdefault(memory_of(own), name)
         if not _are_same(state[other], value, own.dtype):
             return other, name
     return None
 
 
-def _memory(tensor: Tensor) -> Any:
+def tied_names(model: nn.Module, state: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return two names of one tensor of a state dict that are two tensors of a model.
+
+    Parameters
+    ----------
+    model : torch.nn.Module
+    state : mapping
+        With the names of the model.
+
+    Examples
+    --------
+    >>> model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
+    >>> weight = torch.zeros(2, 2)
+    >>> tied_names(model, {"0.weight": weight, "1.weight": weight})
+    ('0.weight', '1.weight')
+    """
+    first: dict[Any, str] = {}
+    own = model.state_dict(keep_vars=True)
+    for name, value in state.items():
+        if not isinstance(value, Tensor) or not isinstance(own.get(name), Tensor):
+            continue
+        other = first.setdefault(memory_of(value), name)
+        if own[other] is not own[name] and memory_of(own[other]) != memory_of(own[name]):
+            return other, name
+    return None
+
+
+def memory_of(tensor: Tensor) -> Any:
     """Return a key that is equal for tensors that share their memory."""
     is_plain = type(tensor) in (Tensor, nn.Parameter) and tensor.layout is torch.strided
     if not is_plain or tensor.is_meta or not tensor.numel():

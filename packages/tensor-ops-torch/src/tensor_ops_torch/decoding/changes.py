@@ -1,112 +1,214 @@
-"""Whether the weights of a model are still those that a decoder was made from.
+"""Whether a model is still the one that a decoder was made from.
 
-PyTorch counts what is written to a tensor in ``Tensor._version``. What goes through ``.data`` is
-not counted, nor what another library writes to the same memory, so that neither is noticed.
+PyTorch counts what is written to a tensor in ``Tensor._version``. Not counted are what the fused
+kernels of optimizers write, what goes through ``.data``, and what another library writes to the
+same memory. So samples of each tensor are compared too. What else decides on a step is compared
+with what it was: modules, their settings and their code, the configuration, adapters.
 """
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tensor_ops_torch.decoding.errors import WeightsChangedError
-from tensor_ops_torch.decoding.parts import Part, Weight
+from tensor_ops_torch.decoding.parts import Part
+from tensor_ops_torch.decoding.structure import (
+    ExpectedModule,
+    code_outside_class,
+    configured_values,
+    difference,
+    is_rewritten,
+    other_value,
+    plain_values,
+)
+from tensor_ops_torch.decoding.tensor_samples import TensorSamples
 from tensor_ops_torch.pytorch import torch
 
-__all__ = ["WeightState"]
-
-_ADVICE = "make the decoder again, by tensor_ops_torch.decoder(model)"
+__all__ = ["ModelState"]
 
 
-class WeightState:
-    """What modules and weights a model had, without holding any of them.
+class ModelState:
+    """What modules, weights and settings a model had, without holding any of its tensors.
 
     Parameters
     ----------
     model : Module
         As the caller holds it.
+    own : PreTrainedModel
+        The model of transformers in that.
     parts : list of Part
-    weights : list of Weight
+        Its modules.
+    expected : mapping of str to ExpectedModule
+        What they are, by their names.
     """
 
-    def __init__(self, model: torch.nn.Module, parts: list[Part], weights: list[Weight]) -> None:
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        own: Any,
+        parts: list[Part],
+        expected: Mapping[str, ExpectedModule],
+    ) -> None:
+        self._own = weakref.ref(own)
+        self._configured = copy.deepcopy(configured_values(own.config))
         self._children = [
             (weakref.ref(parent), name, weakref.ref(child))
             for parent in model.modules()
             for name, child in parent._modules.items()
             if child is not None
         ]
+        self._modules = [(name, weakref.ref(module)) for name, module in own.named_modules()]
+        self._parts = [(part.name, weakref.ref(part.module), expected[part.name]) for part in parts]
         self._adapters = [
-            (weakref.ref(part.layer), part.name, _adapters_of(part.layer))
+            (
+                part.name,
+                weakref.ref(part.layer),
+                part.adapters,
+                copy.deepcopy(_adapters_of(part.layer, part.adapters)),
+            )
             for part in parts
             if part.layer is not None
         ]
-        self._tensors = [
-            (weakref.ref(owner), attribute, name, weakref.ref(tensor), _state_of(tensor))
-            for owner, attribute, name, tensor in _tensors(parts, weights)
-        ]
+        self._tensors = list(_tensors(parts))
+        self._samples = TensorSamples([each.found() for each in self._tensors])
 
     def check(self) -> None:
-        """Raise a WeightsChangedError if a weight, a module or an adapter is another one now."""
+        """Raise a WeightsChangedError if a step of the model would be another one now."""
+        own = self._own()
+        if own is None:
+            return
+        if (problem := self._change(own)) is not None:
+            raise WeightsChangedError(
+                "the model was changed after the decoder was made, which computes with what it "
+                f"was: {problem}; make the decoder again, by tensor_ops_torch.decoder(model)"
+            )
+        if (problem := code_outside_class(own, self._named_modules())) is not None:
+            raise WeightsChangedError(
+                f"the model was changed after the decoder was made: {problem}; remove it"
+            )
+
+    def _change(self, own: Any) -> str | None:
+        return (
+            self._replaced_module()
+            or self._changed_adapter()
+            or self._changed_tensor()
+            or self._changed_setting(own)
+        )
+
+    def _replaced_module(self) -> str | None:
         for parent, name, child in self._children:
             owner = parent()
             if owner is not None and owner._modules.get(name) is not child():
-                raise WeightsChangedError(
-                    f"the module {name!r} of a {type(owner).__name__} was replaced after the "
-                    f"decoder was made; {_ADVICE}"
-                )
-        for layer, name, state in self._adapters:
-            found = layer()
-            if found is not None and _adapters_of(found) != state:
-                raise WeightsChangedError(
-                    f"the adapters of {name} were merged, unmerged or activated after the decoder "
-                    f"was made; {_ADVICE}"
-                )
-        for module, attribute, name, tensor, before in self._tensors:
-            holder = module()
-            if holder is None:
-                continue
-            now = holder._parameters.get(attribute)
-            if now is None or now is not tensor():
-                problem = "was replaced"
-            elif (state := _state_of(now)) != before:
-                problem = "was written to" if state[1:] == before[1:] else "has other memory"
-            else:
-                continue
-            raise WeightsChangedError(
-                f"the weight {name} {problem} after the decoder was made, which computes with what "
-                f"it was; {_ADVICE}"
-            )
+                return f"the module {name!r} of a {type(owner).__name__} was replaced"
+        return None
+
+    def _changed_adapter(self) -> str | None:
+        for name, layer, pending, state in self._adapters:
+            if _adapters_of(layer(), pending) != state:
+                return f"the adapters of {name} were merged, unmerged, activated or scaled"
+        return None
+
+    def _changed_tensor(self) -> str | None:
+        for each in self._tensors:
+            if (problem := each.change()) is not None:
+                return f"the weight {each.name} {problem}"
+        place = self._samples.first_change([each.found() for each in self._tensors])
+        return None if place is None else f"the weight {self._tensors[place].name} was written to"
+
+    def _changed_setting(self, own: Any) -> str | None:
+        if (problem := other_value(own.config, self._configured)) is not None:
+            return f"of its configuration {problem} as before"
+        for name, module, expected in self._parts:
+            if (problem := difference(name, module(), expected, own.config)) is not None:
+                return problem
+        return None
+
+    def _named_modules(self) -> dict[str, Any]:
+        return {name: module() for name, module in self._modules}
 
 
-def _tensors(
-    parts: list[Part], weights: list[Weight]
-) -> Iterator[tuple[torch.nn.Module, str, str, torch.Tensor]]:
-    """Give the parameters that weights are made from: module, name in it, name, and parameter."""
-    for weight in weights:
-        yield weight.part.module, weight.attribute, weight.name, weight.parameter
+class _WatchedTensor:
+    """A parameter or a buffer of a module, as it was."""
+
+    def __init__(self, name: str, owner: torch.nn.Module, table: str, key: str) -> None:
+        self.name, self._owner, self._table, self._key = name, weakref.ref(owner), table, key
+        tensor = self.found()
+        self._tensor, self._state = weakref.ref(tensor), _state_of(tensor)
+
+    def found(self) -> Any:
+        """Return the tensor that the module has now, None if it has none."""
+        return vars(self._owner())[self._table].get(self._key)
+
+    def change(self) -> str | None:
+        """Return what PyTorch tells of a change, None if it tells of none."""
+        now = self.found()
+        if now is None or now is not self._tensor():
+            return "was replaced"
+        state = _state_of(now)
+        if state == self._state:
+            return None
+        return "was written to" if state[1:] == self._state[1:] else "has other memory"
+
+
+class _TemporarilyParametrized(_WatchedTensor):
+    """A parameter that peft parametrizes in each forward, which PyTorch counts as a write."""
+
+    def __init__(self, *where: Any) -> None:
+        super().__init__(*where)
+        self._content = _content_of(self.found())
+
+    def change(self) -> str | None:
+        problem = super().change()
+        if problem == "was written to" and _content_of(self.found()) == self._content:
+            self._state = _state_of(self.found())
+            return None
+        return problem
+
+
+def _tensors(parts: list[Part]) -> Iterator[_WatchedTensor]:
+    """Give what parts compute with: their parameters and buffers, and those of adapters."""
     for part in parts:
-        if not part.adapters:
-            continue
-        for prefix, module in part.layer.named_modules():
+        parametrized = getattr(part.layer, "parameter_name", None) if part.adapters else None
+        for key in _of(part.module, "_parameters"):
+            kind = _TemporarilyParametrized if key == parametrized else _WatchedTensor
+            yield kind(f"{part.name}.{key}", part.module, "_parameters", key)
+        for key in _of(part.module, "_buffers"):
+            if not is_rewritten(part.module, key):
+                yield _WatchedTensor(f"{part.name}.{key}", part.module, "_buffers", key)
+        for prefix, module in part.layer.named_modules() if part.adapters else ():
             if module is part.module:
                 continue
-            for attribute, parameter in module._parameters.items():
-                if parameter is not None:
-                    name = f"{part.name}.{prefix}.{attribute}"
-                    yield module, attribute, name, parameter
+            for table in ("_parameters", "_buffers"):
+                for key in _of(module, table):
+                    yield _WatchedTensor(f"{part.name}.{prefix}.{key}", module, table, key)
+
+
+def _of(module: torch.nn.Module, table: str) -> list[str]:
+    return [key for key, tensor in vars(module)[table].items() if tensor is not None]
 
 
 def _state_of(tensor: torch.Tensor) -> tuple[Any, ...]:
     # Tensors that were made in inference mode count nothing.
     version = None if tensor.is_inference() else tensor._version
-    return version, tensor.data_ptr(), tensor.dtype, tuple(tensor.shape)
+    return version, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()
 
 
-def _adapters_of(layer: Any) -> tuple[Any, ...]:
+def _content_of(tensor: torch.Tensor) -> bytes:
+    bits = tensor.detach().cpu().contiguous().view(torch.uint8)
+    return hashlib.blake2b(bits.numpy()).digest()
+
+
+def _adapters_of(layer: Any, pending: tuple[str, ...]) -> tuple[Any, ...]:
+    """Return what decides on the adapters of a layer; of those to be merged, their settings too."""
+    settings = plain_values(vars(layer)) if pending else {}
+    settings.pop("training", None)
     return (
-        tuple(layer.merged_adapters),
-        tuple(layer.active_adapters),
+        list(layer.merged_adapters),
+        list(layer.active_adapters),
         bool(layer.disable_adapters),
+        settings,
     )

@@ -11,12 +11,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tensor_ops import BackendFallbackWarning, BackendUnavailableError
 from tensor_ops.extension import warn_caller
-from tensor_ops_torch.decoding.changes import WeightState
+from tensor_ops_torch.decoding.changes import ModelState
 from tensor_ops_torch.decoding.errors import UnsupportedModelError
 from tensor_ops_torch.decoding.explanation import DecoderExplanation
 from tensor_ops_torch.decoding.memory_model import array_weights, check_devices, check_values
 from tensor_ops_torch.decoding.parts import Part, parts_of, weights_of
-from tensor_ops_torch.decoding.structure import check_structure, own_model, quantization_of
+from tensor_ops_torch.decoding.structure import (
+    ExpectedModule,
+    check_structure,
+    own_model,
+    quantization_of,
+)
 
 if TYPE_CHECKING:
     from tensor_ops_decode import PersistentKernel
@@ -137,15 +142,14 @@ def decoder(
         "use_cutlass_kernel": use_cutlass_kernel,
     }
     try:
-        own, parts, kernel = _open(decode, model, options, merge=merge, release=release)
+        own, parts, expected, kernel = _open(decode, model, options, merge=merge, release=release)
     except (UnsupportedModelError, decode.NoExecutorError) as error:
         if not fallback:
             raise
         message = f"the engine cannot run the model, whose own generate() runs instead: {error}"
         warn_caller(message, BackendFallbackWarning)
         return Decoder(model, own_model(model, of_weights=False), fallback=True, reason=str(error))
-    weights = weights_of(parts)
-    state = None if release else WeightState(model, parts, list(weights.values()))
+    state = None if release else ModelState(model, own, parts, expected)
     merged = tuple(sorted({adapter for part in parts for adapter in part.adapters}))
     made = Decoder(model, own, kernel, state, merged=merged, fallback=fallback)
     try:
@@ -158,15 +162,17 @@ def decoder(
 
 def _open(
     decode: Any, model: Any, options: dict[str, Any], *, merge: bool, release: bool
-) -> tuple[Any, list[Part], PersistentKernel]:
+) -> tuple[Any, list[Part], dict[str, ExpectedModule], PersistentKernel]:
     """Return the model of transformers in what a caller holds, its parts, and a kernel for it.
+
+    With the parts come what they are expected to be.
 
     Nothing is packed yet.
     """
     own = own_model(model)
     parts = parts_of(own, merge=merge)
     try:
-        check_structure(own, parts)
+        expected = check_structure(own, parts)
         weights = weights_of(parts)
         check_values(weights)
         stored = array_weights(own, weights, release=release)
@@ -187,7 +193,7 @@ def _open(
     except UnsupportedModelError:
         kernel.close()
         raise
-    return own, parts, kernel
+    return own, parts, expected, kernel
 
 
 def _engine() -> Any:
@@ -243,7 +249,7 @@ class Decoder:
         model: Any,
         own: Any,
         kernel: PersistentKernel | None = None,
-        state: WeightState | None = None,
+        state: ModelState | None = None,
         *,
         merged: tuple[str, ...] = (),
         fallback: bool = False,
@@ -281,7 +287,7 @@ class Decoder:
         Raises
         ------
         WeightsChangedError
-            If the model's weights are not those that were packed.
+            If the model is not what it was when its weights were packed.
         RefusedSettingError
             If a setting asks for what the kernel does not do. With ``fallback=True`` this is a
             warning, and the model's own ``generate`` runs.
@@ -299,10 +305,10 @@ class Decoder:
         return decode(self, *args, **kwargs)
 
     def check_unchanged(self) -> None:
-        """Raise a WeightsChangedError if the model's weights are not those that were packed.
+        """Raise a WeightsChangedError if a step of the model would not be the kernel's any more.
 
-        Each call of ``generate`` does this first. What was written through ``.data`` of a
-        parameter, or by another library into its memory, is not noticed.
+        Each call of ``generate`` does this first. The guide lists what is not noticed, such as a
+        write to few elements through ``.data`` of a parameter.
         """
         if self._state is not None:
             self._state.check()

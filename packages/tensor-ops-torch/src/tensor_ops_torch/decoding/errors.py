@@ -29,4 +29,4 @@ class UnsupportedModelError(TensorOpsError, ValueError):
 
 
 class WeightsChangedError(TensorOpsError, RuntimeError):
-    """The weights of a model are not those that a decoder was made from."""
+    """A model is not what it was when a decoder was made from it: its weights, settings or code."""

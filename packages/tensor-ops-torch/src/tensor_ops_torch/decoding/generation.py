@@ -31,7 +31,7 @@ from tensor_ops_torch.decoding.generation_settings import (
     refusal,
 )
 from tensor_ops_torch.decoding.preparation import preparing_model
-from tensor_ops_torch.decoding.prompts import as_batch, pad_token_of
+from tensor_ops_torch.decoding.prompts import as_batch, pad_token_of, padding_of_prompts
 from tensor_ops_torch.decoding.token_loop import Output, continue_prompts
 
 if TYPE_CHECKING:
@@ -156,7 +156,11 @@ def generate(
         inputs = kwargs.pop("input_ids")
     if inputs is not None:
         inputs, kwargs["attention_mask"] = as_batch(
-            inputs, kwargs.get("attention_mask"), pad_token_of(asked), decoder.device
+            inputs,
+            kwargs.get("attention_mask"),
+            pad_token_of(asked),
+            decoder.device,
+            padding_of_prompts(asked),
         )
     prepared: dict[str, Any] = {
         "inputs": inputs,

@@ -45,7 +45,13 @@ class Part:
         if not self.adapters:
             return self.module
         layer = copy.deepcopy(self.layer)
-        layer.merge(adapter_names=list(self.adapters))
+        try:
+            layer.merge(adapter_names=list(self.adapters))
+        except (RuntimeError, ValueError, NotImplementedError) as error:
+            raise UnsupportedModelError(
+                f"peft cannot merge the adapters of {self.name}, {', '.join(self.adapters)}: "
+                f"{error}"
+            ) from error
         merged: torch.nn.Module = layer.get_base_layer()
         return merged
 
@@ -149,7 +155,14 @@ def _adapted(layer: Any, name: str, merge: bool) -> Part:
         raise UnsupportedModelError(
             f"{name} has adapters that are not merged, {', '.join(pending)}: {_MERGE}"
         )
-    return Part(name, layer.get_base_layer(), layer, pending)
+    base = layer.get_base_layer()
+    for each in pending:
+        if getattr(layer, "lora_bias", {}).get(each) and base.bias is None:
+            raise UnsupportedModelError(
+                f"{name} has no bias, and its adapter {each!r} has one (lora_bias=True), which "
+                "peft cannot merge: train the adapter without it"
+            )
+    return Part(name, base, layer, pending)
 
 
 def _has(layer: Any, adapter: str) -> bool:

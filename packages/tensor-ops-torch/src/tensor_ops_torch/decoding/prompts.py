@@ -5,11 +5,15 @@ from typing import Any
 
 import torch
 
-__all__ = ["as_batch", "pad_token_of", "row_starts", "tokens_of_rows"]
+__all__ = ["as_batch", "pad_token_of", "padding_of_prompts", "row_starts", "tokens_of_rows"]
 
 
 def as_batch(
-    inputs: Any, attention_mask: Any, pad_token: int, device: torch.device | str
+    inputs: Any,
+    attention_mask: Any,
+    pad_token: int,
+    device: torch.device | str,
+    padding: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Return prompts as a tensor with a row for each, and the mask of its padding.
 
@@ -22,6 +26,8 @@ def as_batch(
     pad_token : int
     device : torch.device or str
         Where tensors that are made of lists go.
+    padding : int, optional
+        A token of lists that is padding where there is no mask, as `padding_of_prompts` returns it.
 
     Returns
     -------
@@ -41,7 +47,7 @@ def as_batch(
     """
     if _is_ragged(inputs):
         if attention_mask is None:
-            attention_mask = [[1] * len(row) for row in inputs]
+            attention_mask = [[int(token != padding) for token in row] for row in inputs]
         if [len(row) for row in attention_mask] != [len(row) for row in inputs]:
             raise ValueError("attention_mask must have a number for each token of the prompts")
         longest = max(len(row) for row in inputs)
@@ -74,6 +80,22 @@ def pad_token_of(settings: Mapping[str, Any], ends: Sequence[int] = ()) -> int:
     return 0
 
 
+def padding_of_prompts(settings: Mapping[str, Any]) -> int | None:
+    """Return which token of a prompt without a mask transformers takes for padding, if any.
+
+    Examples
+    --------
+    >>> padding_of_prompts({"pad_token_id": 0, "eos_token_id": [2, 3]})
+    0
+    >>> print(padding_of_prompts({"pad_token_id": 2, "eos_token_id": [2, 3]}))
+    None
+    """
+    padding, ends = settings.get("pad_token_id"), settings.get("eos_token_id")
+    if padding is None or padding in torch.as_tensor([] if ends is None else ends):
+        return None
+    return int(padding)
+
+
 def row_starts(tokens: torch.Tensor, mask: torch.Tensor | None) -> list[int]:
     """Return where each row of a batch begins behind its padding.
 
@@ -96,7 +118,8 @@ def row_starts(tokens: torch.Tensor, mask: torch.Tensor | None) -> list[int]:
         raise ValueError(
             f"row {row} of attention_mask is {kept[row].long().tolist()!s:.80}; expected zeros for "
             "padding at the left, then ones: set padding_side='left' in the tokenizer, and leave "
-            "tokens out of input_ids that are not to be seen"
+            "tokens out of input_ids that are not to be seen. Where no mask is given, tokens that "
+            "are pad_token_id are padding, as in transformers"
         )
     starts: list[int] = (~kept).sum(1).tolist()
     return starts

@@ -163,7 +163,8 @@ def _chosen_in_python(
                 streamer.put(tokens.cpu())
             if not unfinished.any():
                 break
-            if pads:
+            # In transformers rows that have ended go on with padding, which their scores show.
+            if pads and scores is None and raw is None:
                 for row in torch.nonzero(unfinished == 0).flatten().tolist():
                     rows.end(row)
             rows.extend(tokens.tolist())

@@ -11,7 +11,7 @@ from typing import TypedDict
 
 from tensor_ops import BackendError, BackendUnavailableError
 from tensor_ops.extension import AUTO
-from tensor_ops_torch.devices.device import as_device, resolve_torch_device
+from tensor_ops_torch.devices.device import as_device, resolve_torch_device, why_not
 from tensor_ops_torch.pytorch import torch
 
 __all__ = ["AMPConfig", "resolve_amp_config"]
@@ -49,7 +49,8 @@ def resolve_amp_config(
     Raises
     ------
     BackendError
-        If PyTorch or the device has no autocast in that dtype, or PyTorch is missing.
+        If PyTorch or the device has no autocast in that dtype, if bfloat16 is asked for of a GPU
+        that is not there, or PyTorch is missing.
 
     Examples
     --------
@@ -85,12 +86,13 @@ def _lacks(kind: str, dtype: torch.dtype) -> str | None:
     """Return why a device has no autocast in a dtype that was asked for, None if it has."""
     if kind == "cpu" and dtype is torch.float16:
         return "float16 wants scaled gradients, which are for GPUs here; ask for torch.bfloat16"
-    if kind == "cuda" and dtype is torch.bfloat16 and not torch.cuda.is_bf16_supported():
+    if kind == "cpu" or dtype is torch.float16:
+        return None
+    # Only a device itself tells whether it has bfloat16.
+    if (reason := why_not(kind)) is not None:
+        return reason
+    if kind == "cuda" and not torch.cuda.is_bf16_supported():
         return "its GPU computes none; leave dtype out for torch.float16"
-    if (
-        kind == "mps"
-        and dtype is torch.bfloat16
-        and not torch.backends.mps.is_macos_or_newer(14, 0)
-    ):
+    if kind == "mps" and not torch.backends.mps.is_macos_or_newer(14, 0):
         return "it takes macOS 14 or newer; leave dtype out for torch.float16"
     return None

@@ -20,6 +20,7 @@ __all__ = [
     "check_backend",
     "check_device",
     "resolve_torch_device",
+    "why_not",
 ]
 
 #: What a device may be asked for by, and the type of PyTorch's device that it means.
@@ -80,10 +81,10 @@ def resolve_torch_device(backend: str | None) -> torch.device:
     backend = check_backend(backend, DEVICE_BACKENDS)
     require()
     if backend == AUTO:
-        return torch.device(next(each for each in _ORDER if _why_not(each) is None))
+        return torch.device(next(each for each in _ORDER if why_not(each) is None))
     kind = DEVICE_BACKENDS[backend]
     assert kind is not None
-    reason = _mismatch(backend) or _why_not(kind)
+    reason = _mismatch(backend) or why_not(kind)
     if reason is not None:
         raise BackendUnavailableError(f"backend {backend!r} is unavailable: {reason}", backend)
     return torch.device(kind)
@@ -121,7 +122,7 @@ def check_device(backend: str | None, device: torch.device | str) -> torch.devic
             f"device {str(found)!r} is not of backend {backend!r}; pass "
             f"resolve_torch_device({backend!r}), or 'auto' as backend"
         )
-    reason = _mismatch(backend) or _why_not(found.type)
+    reason = _mismatch(backend) or why_not(found.type)
     if reason is None and found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
         reason = f"PyTorch finds {torch.cuda.device_count()} such devices, counted from 0"
     if reason is not None:
@@ -143,6 +144,21 @@ def as_device(device: torch.device | str) -> torch.device:
         raise BackendError(
             f"{device!r} is no device of PyTorch; {hint}{instead} ({reason})"
         ) from error
+
+
+def why_not(kind: str) -> str | None:
+    """Return why PyTorch cannot use a type of device, None if it can."""
+    if kind == "cuda" and not torch.cuda.is_available():
+        if not (torch.version.cuda or torch.version.hip):
+            return f"PyTorch {torch.__version__} is built for {build_name()}; {_OTHER_BUILD}"
+        maker = "AMD" if torch.version.hip else "NVIDIA"
+        return (
+            f"torch.cuda.is_available() is False: no {maker} GPU that this process may use, or no "
+            f"driver of it that fits {build_name()}"
+        )
+    if kind == "mps" and not torch.backends.mps.is_available():
+        return "torch.backends.mps.is_available() is False: it needs an Apple GPU and its macOS"
+    return None
 
 
 def build_name() -> str:
@@ -169,18 +185,3 @@ def _mismatch(backend: str) -> str | None:
     other = "rocm" if torch.version.hip else "cuda" if torch.version.cuda else None
     instead = f"ask for {other!r} or 'auto'" if other else "ask for 'cpu' or 'auto'"
     return f"PyTorch {torch.__version__} is built for {build_name()}; {instead}, or {_OTHER_BUILD}"
-
-
-def _why_not(kind: str) -> str | None:
-    """Return why PyTorch cannot use a type of device, None if it can."""
-    if kind == "cuda" and not torch.cuda.is_available():
-        if not (torch.version.cuda or torch.version.hip):
-            return f"PyTorch {torch.__version__} is built for {build_name()}; {_OTHER_BUILD}"
-        maker = "AMD" if torch.version.hip else "NVIDIA"
-        return (
-            f"torch.cuda.is_available() is False: no {maker} GPU that this process may use, or no "
-            f"driver of it that fits {build_name()}"
-        )
-    if kind == "mps" and not torch.backends.mps.is_available():
-        return "torch.backends.mps.is_available() is False: it needs an Apple GPU and its macOS"
-    return None
