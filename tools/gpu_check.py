@@ -29,7 +29,13 @@ BUDGET_OF_PART, BUDGET = 320, 580
 
 def main(words: Sequence[str] | None = None) -> int:
     """Do what the command line says; return the exit status."""
-    options = _parser().parse_args(words)
+    parser = _parser()
+    options = parser.parse_args(words)
+    if options.from_wheels and not options.from_wheels.is_dir():
+        parser.error(
+            f"{options.from_wheels} is no folder; tools/gpu_prepare.py makes one where there is a "
+            "network"
+        )
     if options.dry_run:
         for stage in _chosen(options):
             print(f"{stage.name:12} at least {stage.limit:3} s  {stage.summary}")
@@ -38,10 +44,10 @@ def main(words: Sequence[str] | None = None) -> int:
         signal.signal(stop, signal.default_int_handler)
     budget = options.budget or (BUDGET_OF_PART if options.part else BUDGET)
     options.out.mkdir(parents=True, exist_ok=True)
-    with Workplace(
-        ROOT, options.out, budget, options.emulate, options.site, options.from_wheels
-    ) as place:
-        record = Record(options.out / "gpu_check.json", ROOT, _commit(options))
+    wheels = options.from_wheels and options.from_wheels.resolve()
+    with Workplace(ROOT, options.out, budget, options.emulate, options.site, wheels) as place:
+        commit = _commit(options.commit, options.from_wheels)
+        record = Record(options.out / "gpu_check.json", ROOT, commit)
         run_stages(_chosen(options, place.is_installed), place, record)
     print(record.table())
     return 0 if record.passed else 1
@@ -60,12 +66,11 @@ def _chosen(options: argparse.Namespace, is_installed: bool = False) -> list[Sta
     return [stage for stage in STAGES if stage in chosen or stage.name == "install"]
 
 
-def _commit(options: argparse.Namespace) -> str | None:
+def _commit(given: str | None, wheels: Path | None) -> str | None:
     """Return the commit where there is no .git: what was given, or what was prepared."""
-    file = options.from_wheels and options.from_wheels / "commit"
-    if options.commit or not file or not file.exists():
-        return options.commit
-    return file.read_text(encoding="utf-8").strip()
+    if given or wheels is None or not (wheels / "commit").exists():
+        return given
+    return (wheels / "commit").read_text(encoding="utf-8").strip()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -79,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         "--stages", type=_stages, metavar="A,B", help=", ".join(stage.name for stage in STAGES)
     )
     parser.add_argument(
-        "--from-wheels", type=_folder, metavar="DIR", help="what tools/gpu_prepare.py has made"
+        "--from-wheels", type=Path, metavar="DIR", help="what tools/gpu_prepare.py has made"
     )
     parser.add_argument(
         "--site", type=Path, metavar="DIR", help="install there, and use what is installed there"
@@ -102,14 +107,6 @@ def _stages(text: str) -> list[str]:
     if unknown := [name for name in names if name not in known]:
         raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known)}")
     return names
-
-
-def _folder(text: str) -> Path:
-    if not Path(text).is_dir():
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no folder; tools/gpu_prepare.py makes one, where there is a network"
-        )
-    return Path(text).resolve()
 
 
 if __name__ == "__main__":

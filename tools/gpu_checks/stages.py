@@ -274,8 +274,8 @@ def _measured(place: Workplace, module: str) -> dict[str, Any]:
 
 def _pytest(place: Workplace, *words: str) -> dict[str, Any]:
     # The warnings of this machine's own plug-ins are no errors of ours.
-    options = ["-q", "--tb=short", "-W", "default", "-p", "no:cacheprovider", *_spread(place)]
-    done = place.python("-m", "pytest", *options, *words)
+    options = ["-q", "--tb=short", "-W", "default", "-p", "no:cacheprovider", "-p", "no:benchmark"]
+    done = place.python("-m", "pytest", *options, *_spread(place), *words)
     place.details |= counts(done.output)
     if done.status != 0:
         found = ", ".join(f"{n} {what}" for what, n in place.details.items())

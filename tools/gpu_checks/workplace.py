@@ -25,7 +25,7 @@ TAIL = 4000
 # Less than this is no time to start anything in.
 SHORTEST = 1.0
 # How long a program may take to say what it has found, once its time is up and it is interrupted.
-GRACE = 3.0
+GRACE = 8.0
 
 
 class SkippedError(Exception):
