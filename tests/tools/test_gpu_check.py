@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import gpu_check
-from gpu_checks import install, record, stages, workplace
-from gpu_checks.workplace import Done, FailedError, SkippedError, Stage
+from gpu_checks import record, stages, workplace
+from gpu_checks.workplace import FailedError, SkippedError, Stage
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,7 +28,7 @@ def kept(tmp_path):
 
 
 def stage(do, name="stage", **options):
-    return Stage(name, "a stage of a test", do, **({"limit": 20, "needs_install": False} | options))
+    return Stage(name, "a stage of a test", do, **({"limit": 20} | options))
 
 
 def run(place, kept, *stages):
@@ -197,112 +197,16 @@ def test_figures_outlive_their_program(place, kept):
     assert content["figures"] == [{"way": "call", "us": {"ours": [1.5]}, "stage": "stage"}]
 
 
-def test_stages_that_need_the_package_are_skipped_without_it(place, kept):
-    content = run(place, kept, stage(lambda place: {}, needs_install=True))
-    assert content["stages"]["stage"]["reason"] == "tensor_ops_cuda could not be installed"
-
-
-@pytest.mark.parametrize(
-    ("output", "expected"),
-    [
-        ("..\n3 passed in 0.05s\n", {"passed": 3}),
-        ("= 1 failed, 20 passed in 61.20s (0:01:01) =", {"failed": 1, "passed": 20}),
-        ("INTERNALERROR", {}),
-    ],
-)  # fmt: skip
-def test_counts_of_pytest(output, expected):
-    assert stages.counts(output) == expected
-
-
-@pytest.mark.parametrize(
-    ("status", "output", "expected"),
-    [
-        (0, "========= ERROR SUMMARY: 0 errors\n120 calls\n", "0 errors, 120 calls, 3 s"),
-        (9, "========= ERROR SUMMARY: 4 errors\n", "failed: 4 errors"),
-        (0, "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors)\n", "0 hazards"),
-        (1, "Traceback\n", "failed: exit status 1"),
-        (None, "", "failed: not done after 3 s"),
-        (1, "========= Error: Device not supported\n", "refused: compute-sanitizer does not"),
-    ],
-)  # fmt: skip
-def test_what_sanitizers_say(status, output, expected):
-    assert stages.sanitizer_result(Done(status, output, 3.0)).startswith(expected)
-
-
-def test_decode_steps_have_tests_of_their_own(place, monkeypatch):
-    """Each of the package's tests is in one of the two stages, those of its wheel in none."""
-    given = []
-    monkeypatch.setattr(place, "python", lambda *words: given.append(words) or Done(0, "", 1.0))
-    stages.package_tests(place)
-    stages.decode(place)
-    first, second = ([str(word) for word in words] for words in given)
-    assert f"--ignore-glob={stages.DECODE_TESTS}" in first
-    for words in (first, second):
-        assert words[words.index("-m", 2) + 1] == "not compiles"
-    files = {path.name for path in (ROOT / stages.PACKAGE / "tests").glob("test_decode*.py")}
-    assert {Path(word).name for word in second} >= files
-    assert "test_decode_llama.py" in files
-    assert (place.site / "tensor_ops_decode").is_dir()
-
-
-def test_decode_is_skipped_where_its_package_cannot_be_imported(place, monkeypatch):
-    monkeypatch.setattr(stages, "DECODE_NEEDS", ("jinja2", "none_such"))
-    for stage in (stages.decode, stages.decode_sanitizers, stages.decode_benchmark):
-        with pytest.raises(SkippedError, match="not installed: none_such"):
-            stage(place)
-
-
-def test_sanitizers_watch_a_test_that_is_there(place, monkeypatch):
-    """One tool after another, each with its share of the time that is left."""
-    given = []
-
-    def running(words):
-        given.append((words, place.until))
-        return Done(0, "ERROR SUMMARY: 0 errors", 2.0)
-
-    monkeypatch.setattr(stages.shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(place, "run", running)
-    began = time.monotonic()
-    place.until = began + 40
-    found = stages.decode_sanitizers(place)
-    assert found == dict.fromkeys(stages.SANITIZERS, "0 errors, 2 s")
-    assert [until - began for _, until in given] == pytest.approx([10, 40 / 3, 20, 40], abs=1)
-    words = given[0][0]
-    test = next(word for word in words if "::" in word)
-    path, name = test.split("::")
-    assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8")
-    assert words[:2] == ["/usr/bin/compute-sanitizer", "--tool"]
-
-
-def test_what_measures_leaves_figures_until_its_time_is_up(place, monkeypatch):
-    given = []
-
-    def python(*words, **environment):
-        given.append(words)
-        path = words[words.index("--out") + 1]
-        path.write_text('{"way": "decode"}\n', encoding="utf-8")
-        return Done(2, "decode: its time was up\n", 9.0)
-
-    monkeypatch.setattr(place, "python", python)
-    place.until = time.monotonic() + 60
-    assert stages.decode_benchmark(place) == {"ended": "early"}
-    assert given[0][:2] == ("-m", "gpu.decode")
-    assert workplace.figures_of(place) == [{"way": "decode"}]
-
-
-def test_a_pure_package_is_installed_without_its_build_backend(place):
-    install.install(place, "tensor-ops")
-    code = (
-        "import tensor_ops, importlib.metadata as m\n"
-        "print(tensor_ops.__file__, m.version('tensor-ops'))\n"
+def test_what_comes_after_a_vital_stage_that_fails_is_skipped(place, kept):
+    content = run(
+        place,
+        kept,
+        stage(raising(FailedError("no wheel")), "install", is_vital=True),
+        stage(lambda place: {}, "import", is_vital=True),
+        stage(lambda place: {}, "tests"),
     )
-    assert place.python("-c", code).output.startswith(str(place.site))
-
-
-def test_architectures_are_cmakes():
-    """Machine code and PTX, since get_cuda_info() names both."""
-    assert install.architecture("9.0") == "90"
-    assert install.architecture("12.0") == "120"
+    reasons = [each["reason"] for each in content["stages"].values()]
+    assert reasons == ["no wheel", *["install has not passed"] * 2]
 
 
 def test_the_command_lists_its_stages(capsys):

@@ -14,7 +14,7 @@ from gpu_checks.stages import PARTS, STAGES
 
 ROOT = Path(__file__).parents[2]
 # What is skipped: it needs a GPU, or its times would mean nothing.
-NEEDS_A_GPU = {"barriers", "benchmark", "decode_times", "torch", "opencl"}
+NEEDS_A_GPU = {"barriers", "benchmark", "decode_cases", "decode_times", "torch", "opencl"}
 NEEDS_A_GPU |= {"decode_races", "sanitizers"}
 
 

@@ -38,8 +38,10 @@ def install_backend(place: Workplace) -> dict[str, Any]:
         raise FailedError(f"no tensor_ops_cuda-*.whl is in {place.wheels}; prepare that folder")
     if not wheels:
         return _build(place)
-    place.python(*PIP, "--no-compile", "--target", place.site, wheels[-1])
-    if (done := place.python("-c", "import tensor_ops_cuda")).status == 0:
+    done = place.python(*PIP, "--no-compile", "--target", place.site, wheels[-1])
+    if done.status == 0:
+        done = place.python("-c", "import tensor_ops_cuda")
+    if done.status == 0:
         return {"from": wheels[-1].name}
     place.details["wheel"] = done.output.strip().rpartition("\n")[2]
     shutil.rmtree(place.site / "tensor_ops_cuda", ignore_errors=True)

@@ -40,13 +40,13 @@ def main() -> int:
     firsts = range(options.first, options.first + options.count, each)
     # Not forked, which CUDA does not survive.
     with ProcessPoolExecutor(options.processes, get_context("spawn")) as pool:
-        wrong = sum(pool.map(_calls, firsts, [each] * len(firsts)))
-    print(f"{each * len(firsts)} calls, {wrong} wrong")
+        made, wrong = map(sum, zip(*pool.map(_calls, firsts, [each] * len(firsts)), strict=True))
+    print(f"{made} calls, {wrong} wrong")
     return 1 if wrong else 0
 
 
-def _calls(first: int, count: int) -> int:
-    """Make calls, print those that are wrong, and return how many they are; after 20 it ends."""
+def _calls(first: int, count: int) -> tuple[int, int]:
+    """Make calls and print those that are wrong, of which the 20th is the last; count both."""
     kinds, names, wrong = dict(_kinds()), _names(), 0
     for number in range(first, first + count):
         drawn: list[Any] = []
@@ -57,7 +57,7 @@ def _calls(first: int, count: int) -> int:
             print(f"call {number}, {drawn}: {type(error).__name__}: {error}", flush=True)
             if wrong == 20:
                 break
-    return wrong
+    return number - first + 1, wrong
 
 
 def _names() -> list[str]:

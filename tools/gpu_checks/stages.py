@@ -2,6 +2,7 @@
 
 import glob
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -17,7 +18,7 @@ from gpu_checks.workplace import Done, FailedError, SkippedError, Stage, Workpla
 __all__ = ["PARTS", "STAGES"]
 
 PACKAGE = Path("packages/tensor-ops-cuda")
-RANDOM_CALLS = 10_000
+RANDOM_CALLS = 5_000
 # Of the tests of a suite, where the device is emulated: every so-manieth.
 SAMPLE = 200
 FACTS = (
@@ -31,6 +32,8 @@ IMPORT = (
 )
 # What the package tensor_ops_decode imports.
 DECODE_NEEDS = ("tokenizers", "jinja2")
+# Hardly any weights; weights that fit the L2 cache; weights that take the time.
+DECODE_SHAPES = "null,L2,8B"
 DECODE_TESTS = f"{PACKAGE}/tests/test_decode*.py"
 KINDS = ("q8_0", "q4_0", "bf16")
 # Compilers need no GPU, and minutes.
@@ -54,8 +57,9 @@ def imported(place: Workplace) -> dict[str, Any]:
     found = re.search(r"^info (.*)$", done.output, re.MULTILINE)
     if done.status != 0 or not found:
         raise FailedError("tensor_ops_cuda cannot be imported")
-    if '"available": true' not in found[1]:
-        raise FailedError(f"tensor_ops_cuda is unavailable: {found[1]}")
+    probe = json.loads(found[1])["probe"]
+    if not probe["available"]:
+        raise FailedError(f"tensor_ops_cuda is unavailable: {probe['reason']}")
     return {}
 
 
@@ -84,9 +88,10 @@ def barriers(place: Workplace) -> dict[str, Any]:
     else:
         raise SkippedError("no compiled probe was brought along, and no nvcc is here")
     done = place.run([str(program)])
-    place.details["said"] = done.output.splitlines()
+    lines = done.output.splitlines()
+    place.details["figures"] = [json.loads(line) for line in lines if line.startswith("{")]
     if done.status != 0:
-        raise FailedError(_why(done, done.output.strip()[-300:]))
+        raise FailedError(_why(done, ""))
     return place.details
 
 
@@ -112,7 +117,7 @@ def _checks(place: Workplace, *commands: list[str]) -> dict[str, Any]:
     place.details = counted | {"checks": {what: status for status, what in lines}}
     if bad := [done for done in all_done if done.status != 0]:
         failed = "; ".join(what for status, what in lines if status == "failed")
-        raise FailedError(failed or _why(bad[0], "it stopped"))
+        raise FailedError(failed or _why(bad[0], ""))
     return place.details
 
 
@@ -136,6 +141,12 @@ def decode_sanitizers(place: Workplace) -> dict[str, Any]:
     test = f"{PACKAGE}/tests/test_decode_llama.py::test_tokens_are_those_of_the_reference"
     script = ["-m", "pytest", "-q", "-W", "default", "-p", "no:cacheprovider", test]
     return _sanitized(place, [*script, "--require-backend=cuda"])
+
+
+def decode_cases(place: Workplace) -> dict[str, Any]:
+    """Decode steps of models that are small in one way or another, and of a large one."""
+    _install_decode(place)
+    return _measured(place, "gpu.decode", "--shapes", DECODE_SHAPES)
 
 
 def decode_benchmark(place: Workplace) -> dict[str, Any]:
@@ -202,7 +213,7 @@ def random_calls(place: Workplace) -> dict[str, Any]:
     done = place.python(script, *words, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
     end = re.search(r"^(\d+) calls, (\d+) wrong$", done.output, re.MULTILINE)
     if done.status != 0 or not end:
-        raise FailedError(_why(done, end[0] if end else "it stopped"))
+        raise FailedError(_why(done, end[0] if end else ""))
     return {"calls": int(end[1])}
 
 
@@ -255,13 +266,13 @@ def benchmark(place: Workplace) -> dict[str, Any]:
     return _measured(place, "gpu.measure")
 
 
-def _measured(place: Workplace, module: str) -> dict[str, Any]:
+def _measured(place: Workplace, module: str, *words: str) -> dict[str, Any]:
     """Run a program that measures until its time is up, and leaves a line for each figure."""
     if place.emulate:
         raise SkippedError("emulated: its times mean nothing")
     seconds = str(int(place.left_of_stage) - 5)
     done = place.python(
-        "-m", module, "--out", place.figures, "--seconds", seconds,
+        "-m", module, "--out", place.figures, "--seconds", seconds, *words,
         PYTHONPATH=os.pathsep.join([str(place.site), str(place.root / "benchmarks")]),
     )  # fmt: skip
     if done.status != 0 and not place.figures.exists():
@@ -279,8 +290,7 @@ def _pytest(place: Workplace, *words: str) -> dict[str, Any]:
     place.details |= counts(done.output)
     if done.status != 0:
         found = ", ".join(f"{n} {what}" for what, n in place.details.items())
-        late = f"not done after {done.seconds:.0f} s" if done.status is None else ""
-        raise FailedError(": ".join(filter(None, [late, found])) or "it stopped")
+        raise FailedError(_why(done, found) + (f": {found}" if done.status is None else ""))
     return place.details
 
 
@@ -302,23 +312,27 @@ def _spread(place: Workplace) -> list[str]:
 
 
 def _why(done: Done, text: str) -> str:
-    return f"not done after {done.seconds:.0f} s" if done.status is None else text or "it stopped"
+    """Return why a program has not ended well: its time was up, or a text, or what it said last."""
+    if done.status is None:
+        return f"not done after {done.seconds:.0f} s"
+    return text or done.output.strip().rpartition("\n")[2] or f"exit status {done.status}"
 
 
 STAGES = (
-    Stage("facts", "what the machine is", facts, 10, needs_install=False),
-    Stage("install", "from a wheel, or built here", install_backend, 180, needs_install=False),
-    Stage("import", "look for the device", imported, 20),
+    Stage("facts", "what the machine is", facts, 10, 1, False),
+    Stage("install", "from a wheel, or built here", install_backend, 180, 1, False, True),
+    Stage("import", "look for the device", imported, 20, is_vital=True),
     Stage("barriers", "what barriers cost and copies reach", barriers, 25),
     Stage("smoke", "decode steps, and their bits", smoke, 55),
     Stage("decode", "the tests of decode steps", decode, 60),
     Stage("interop", "streams, graphs, DLPack, threads, memory's end", interop, 45),
     Stage("interface", "another runtime's memory by the C interface", c_interface, 20),
     Stage("conformance", "every op against its error bounds", conformance, 70),
-    Stage("benchmark", "times of ops", benchmark, 65, 2),
-    Stage("decode_times", "times of decode steps", decode_benchmark, 65, 2),
-    Stage("tests", "the package's other tests", package_tests, 35, 2),
-    Stage("torch", "the operators of PyTorch on CUDA tensors", pytorch, 25, 2),
+    Stage("benchmark", "times of ops", benchmark, 50, 2),
+    Stage("decode_cases", "times that tell predictions apart", decode_cases, 40, 2),
+    Stage("decode_times", "times of decode steps beside others", decode_benchmark, 50, 2),
+    Stage("tests", "the package's other tests", package_tests, 30, 2),
+    Stage("torch", "the operators of PyTorch on CUDA tensors", pytorch, 20, 2),
     Stage("random", "random calls against NumPy", random_calls, 20, 2),
     Stage("opencl", "conformance on OpenCL", opencl, 20, 2),
     Stage("decode_races", "compute-sanitizer over decode steps", decode_sanitizers, 40, 2),

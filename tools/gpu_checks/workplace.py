@@ -51,7 +51,8 @@ class Stage:
 
     `do` returns details, or raises one of the errors above; what it has put into the workplace's
     details by then is kept. It has `limit` seconds, and more where more are left than it and those
-    after it need. Each `part` is for a command of its own.
+    after it need. Each `part` is for a command of its own. Without what `is_vital` nothing after it
+    can be done.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Stage:
     limit: int
     part: int = 1
     needs_install: bool = True
+    is_vital: bool = False
 
 
 @dataclass
@@ -140,25 +142,29 @@ class Workplace(AbstractContextManager["Workplace"]):
 
 def run_stages(stages: Sequence[Stage], place: Workplace, record: Record) -> None:
     """Run stages one after another, and keep what each of them found."""
+    missing = None
     for number, stage in enumerate(stages):
         print(f"{stage.name}: {stage.summary}", file=sys.stderr, flush=True)
         needed = sum(later.limit for later in stages[number:])
         share = stage.limit * max(1.0, place.left / needed)
-        record.add(stage.name, _result(stage, place, min(share, place.left)))
+        result = _result(stage, place, min(share, place.left), missing)
+        record.add(stage.name, result)
+        if stage.is_vital and result["status"] != "passed":
+            missing = missing or f"{stage.name} has not passed"
     record.content["complete"] = True
     record.content["seconds"] += round(time.monotonic() - place.started)
     record.write()
 
 
-def _result(stage: Stage, place: Workplace, seconds: float) -> dict[str, Any]:
+def _result(stage: Stage, place: Workplace, seconds: float, missing: str | None) -> dict[str, Any]:
     began = time.monotonic()
     place.until, place.output, place.details = began + seconds, "", {}
     status, reason = "passed", None
     try:
         if seconds < SHORTEST:
             raise SkippedError("no time was left for it")
-        if stage.needs_install and not place.is_installed:
-            raise SkippedError("tensor_ops_cuda could not be installed")
+        if missing:
+            raise SkippedError(missing)
         place.details |= stage.do(place)
     except SkippedError as error:
         status, reason = "skipped", str(error)
