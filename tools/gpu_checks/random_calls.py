@@ -35,7 +35,6 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the number of the first call")
     parser.add_argument("--processes", type=int, default=1, help="how many share the calls")
     options = parser.parse_args()
-    print(f"arrays: {', '.join(dict(_kinds()))}; ops: {', '.join(_names())}")
     each = -(-options.count // options.processes)
     firsts = range(options.first, options.first + options.count, each)
     # Not forked, which CUDA does not survive.
@@ -47,7 +46,9 @@ def main() -> int:
 
 def _calls(first: int, count: int) -> tuple[int, int]:
     """Make calls and print those that are wrong, of which the 20th is the last; count both."""
-    kinds, names, wrong = dict(_kinds()), _names(), 0
+    names = [name for name in OPS if hasattr(tensor_ops_cuda, name)]
+    kinds, wrong = dict(_kinds()), 0
+    print(f"arrays: {', '.join(kinds)}; ops: {', '.join(names)}", flush=True)
     for number in range(first, first + count):
         drawn: list[Any] = []
         try:
@@ -58,10 +59,6 @@ def _calls(first: int, count: int) -> tuple[int, int]:
             if wrong == 20:
                 break
     return number - first + 1, wrong
-
-
-def _names() -> list[str]:
-    return [name for name in OPS if hasattr(tensor_ops_cuda, name)]
 
 
 def _call(
