@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpu_checks.record import Record
-from gpu_checks.stages import PARTS, STAGES
+from gpu_checks.stages import INSTALL, PARTS, STAGES
 from gpu_checks.workplace import Stage, Workplace, run_stages
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -63,7 +63,7 @@ def _chosen(options: argparse.Namespace, is_installed: bool = False) -> list[Sta
     ]
     if is_installed or not any(stage.needs_install for stage in chosen):
         return chosen
-    return [stage for stage in STAGES if stage in chosen or stage.name == "install"]
+    return [stage for stage in STAGES if stage in chosen or stage is INSTALL]
 
 
 def _commit(given: str | None, wheels: Path | None) -> str | None:

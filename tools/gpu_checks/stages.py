@@ -7,19 +7,25 @@ import os
 import re
 import shutil
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 from gpu_checks.barriers import PROBE_NAME, probe_command
 from gpu_checks.install import install, install_backend
-from gpu_checks.workplace import Done, FailedError, SkippedError, Stage, Workplace
+from gpu_checks.workplace import (
+    Done,
+    FailedError,
+    SkippedError,
+    Stage,
+    Workplace,
+    json_lines,
+)
 
-__all__ = ["PARTS", "STAGES"]
+__all__ = ["INSTALL", "PARTS", "STAGES"]
 
 PACKAGE = Path("packages/tensor-ops-cuda")
 RANDOM_CALLS = 5_000
-# Of the tests of a suite, where the device is emulated: every so-manieth.
+# Where the device is emulated, one in so many tests of a suite runs, and of random calls.
 SAMPLE = 200
 FACTS = (
     ("nvidia-smi",),
@@ -88,8 +94,7 @@ def barriers(place: Workplace) -> dict[str, Any]:
     else:
         raise SkippedError("no compiled probe was brought along, and no nvcc is here")
     done = place.run([str(program)])
-    lines = done.output.splitlines()
-    place.details["figures"] = [json.loads(line) for line in lines if line.startswith("{")]
+    place.details["figures"] = json_lines(done.output)
     if done.status != 0:
         raise FailedError(_why(done, ""))
     return place.details
@@ -107,7 +112,7 @@ def _checks(place: Workplace, *commands: list[str]) -> dict[str, Any]:
     """Run programs that print a line for each check, one after another."""
     all_done = [
         place.python(place.root / "tools/gpu_checks" / script, *words)
-        for script, *words in commands
+        for script, *words in place.in_turn(commands)
     ]
     output = "\n".join(done.output for done in all_done)
     lines = re.findall(r"^(passed|failed|skipped) (.*)$", output, re.MULTILINE)
@@ -230,10 +235,7 @@ def _sanitized(place: Workplace, words: list[str]) -> dict[str, Any]:
     command = shutil.which("compute-sanitizer") or (usual[-1] if usual else None)
     if command is None:
         raise SkippedError("no compute-sanitizer is here")
-    end = place.until
-    for number, tool in enumerate(SANITIZERS):
-        now = time.monotonic()
-        place.until = now + (end - now) / (len(SANITIZERS) - number)
+    for tool in place.in_turn(SANITIZERS):
         options = ["--tool", tool, "--error-exitcode", "9"]
         done = place.run([command, *options, sys.executable, *words])
         place.details[tool] = sanitizer_result(done)
@@ -318,9 +320,17 @@ def _why(done: Done, text: str) -> str:
     return text or done.output.strip().rpartition("\n")[2] or f"exit status {done.status}"
 
 
+INSTALL = Stage(
+    "install",
+    "from a wheel, or built here",
+    install_backend,
+    180,
+    needs_install=False,
+    is_vital=True,
+)
 STAGES = (
-    Stage("facts", "what the machine is", facts, 10, 1, False),
-    Stage("install", "from a wheel, or built here", install_backend, 180, 1, False, True),
+    Stage("facts", "what the machine is", facts, 10, needs_install=False),
+    INSTALL,
     Stage("import", "look for the device", imported, 20, is_vital=True),
     Stage("barriers", "what barriers cost and copies reach", barriers, 25),
     Stage("smoke", "decode steps, and their bits", smoke, 55),

@@ -10,15 +10,26 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gpu_checks.record import Record
 
-__all__ = ["Done", "FailedError", "SkippedError", "Stage", "Workplace", "run_stages"]
+__all__ = [
+    "Done",
+    "FailedError",
+    "SkippedError",
+    "Stage",
+    "Workplace",
+    "figures_of",
+    "json_lines",
+    "run_stages",
+]
+
+Item = TypeVar("Item")
 
 # What is kept of the output of a stage that fails.
 TAIL = 4000
@@ -109,6 +120,14 @@ class Workplace(AbstractContextManager["Workplace"]):
     def is_installed(self) -> bool:
         return (self.site / "tensor_ops_cuda").is_dir()
 
+    def in_turn(self, items: Sequence[Item]) -> Iterator[Item]:
+        """Yield items one after another, each with an equal share of what is left of the time."""
+        end = self.until
+        for number, item in enumerate(items):
+            now = time.monotonic()
+            self.until = now + (end - now) / (len(items) - number)
+            yield item
+
     def python(self, *words: str | Path, **environment: str) -> Done:
         """Run this interpreter on what is installed in the site."""
         return self.run([sys.executable, *map(str, words)], **environment)
@@ -188,10 +207,17 @@ def figures_of(place: Workplace) -> list[dict[str, Any]]:
     """Return, and forget, what programs of this stage have left as lines of JSON."""
     if not place.figures.exists():
         return []
-    lines = place.figures.read_text(encoding="utf-8").splitlines()
+    text = place.figures.read_text(encoding="utf-8")
     place.figures.unlink()
+    return json_lines(text)
+
+
+def json_lines(text: str) -> list[dict[str, Any]]:
+    """Return the objects of lines of JSON, among others, up to one that is not whole."""
     found = []
-    for line in lines:
+    for line in text.splitlines():
+        if not line.startswith("{"):
+            continue
         try:
             found.append(json.loads(line))
         except ValueError:
