@@ -156,15 +156,17 @@ def test_what_is_printed_is_in_the_log_at_once(place):
 
 
 def test_an_interrupted_stage_is_kept_and_the_rest_is_skipped(place, kept):
-    content = run(
-        place,
-        kept,
-        stage(lambda place: {}, "first"),
-        stage(raising(KeyboardInterrupt()), "second"),
-        stage(lambda place: {}, "third"),
-    )
+    """What the program has printed by then too."""
+    end_parent = "import os, signal; print('on', flush=True); os.kill(os.getppid(), signal.SIGINT)"
+
+    def do(place):
+        place.python("-c", f"{end_parent}; import time; time.sleep(60)")
+
+    stages = stage(lambda place: {}, "first"), stage(do, "second"), stage(do, "third")
+    content = run(place, kept, *stages)
     reasons = [each.get("reason") for each in content["stages"].values()]
     assert reasons == [None, "interrupted", "no time was left for it"]
+    assert content["stages"]["second"]["output"].startswith("on\n")
 
 
 def test_a_second_run_adds_to_the_record_of_the_first(place, kept, tmp_path):

@@ -154,8 +154,8 @@ class Workplace(AbstractContextManager["Workplace"]):
             _interrupt(process)
         finally:
             _end(process)
-        output = Path(self.log.name).read_bytes()[start:].decode(errors="replace")
-        self.output += output
+            output = Path(self.log.name).read_bytes()[start:].decode(errors="replace")
+            self.output += output
         return Done(status, output, time.monotonic() - began)
 
 
