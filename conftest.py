@@ -74,6 +74,9 @@ def pytest_configure(config):
     config.addinivalue_line(
         "markers", "unsanitized(reason): has no meaning, or no time, in a build with sanitizers"
     )
+    config.addinivalue_line(
+        "markers", "compiles: runs a compiler, for which no time is lost where a GPU waits"
+    )
     config.addinivalue_line("markers", "sample: one of the tests of wheels that take seconds")
     config.addinivalue_line("markers", "nightly: takes minutes, and runs with --nightly only")
 

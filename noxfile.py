@@ -60,6 +60,8 @@ CHECKS = ["torch", "opencl", "cuda", "conformance", "wheels_sample", "docs", "li
 NO_LEVELS = f"--ignore={CONFORMANCE}/test_levels.py"
 # The code blocks of the pages, of which --pages chooses those that need a package.
 BLOCKS = "tests/docs/test_pages.py::test_blocks_run"
+# What is for a machine with a GPU, on the emulated device.
+GPU_CHECK = "tests/tools/test_gpu_check_emulated.py"
 TENTH_OP = "tests/docs/test_tenth_op.py::test_a_backend_has_it"
 
 # uv reads neither pip's settings nor takes a missing interpreter for an answer.
@@ -159,7 +161,7 @@ def cuda(session: nox.Session) -> None:
     if session.posargs:
         session.run("pytest", "-q", *only, *session.posargs, env=environment)
         return
-    session.run("pytest", *BY_GROUP, *only, BLOCKS, CUDA, env=environment)
+    session.run("pytest", *BY_GROUP, *only, GPU_CHECK, BLOCKS, CUDA, env=environment)
     session.run("pytest", *PARALLEL, *only, CONFORMANCE, "--backend=cuda", NO_LEVELS)
     session.run("pytest", *BY_GROUP, *only, *CONTRACT_OF_EXECUTORS, "--backend=cuda")
 

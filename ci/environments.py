@@ -339,7 +339,8 @@ def run_mypy(session: nox.Session) -> None:
     """
     checked = [f"{package}/src" for package in PACKAGES]
     sources = os.pathsep.join(checked)
-    checked += ["noxfile.py", "ci", "docs/_extensions", "tools/gpu_check.py", "tools/portable.py"]
+    programs = [f"tools/{name}.py" for name in ("gpu_check", "gpu_prepare", "portable")]
+    checked += ["noxfile.py", "ci", "docs/_extensions", *programs]
     session.run("mypy", *checked, env={"MYPYPATH": sources})
     benchmarks = ["-p", "comparison", "-m", "errors", "-m", "gpu.report"]
     benchmarks += ["-m", "decode_peers.tables", "-m", "decode_peers.picture", "-p", "decode_cuda"]

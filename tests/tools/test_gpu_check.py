@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import gpu_check
-from gpu_checks import install, record, stages, workplace
-from gpu_checks.workplace import Done, FailedError, SkippedError, Stage
+from gpu_checks import record, stages, workplace
+from gpu_checks.workplace import FailedError, SkippedError, Stage
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,7 +28,7 @@ def kept(tmp_path):
 
 
 def stage(do, name="stage", **options):
-    return Stage(name, "a stage of a test", do, **({"limit": 20, "needs_install": False} | options))
+    return Stage(name, "a stage of a test", do, **({"limit": 20} | options))
 
 
 def run(place, kept, *stages):
@@ -87,135 +87,128 @@ def test_a_process_that_hangs_is_ended_with_its_children(place, kept):
     def do(place):
         done = place.python("-c", code)
         assert done.status is None
-        assert done.output == "on\n"
+        assert done.output.startswith("on\n")
         raise FailedError(f"not done after {done.seconds:.0f} s")
 
+    place.budget = time.monotonic() - place.started + 5
     began = time.monotonic()
-    content = run(place, kept, stage(do, limit=5))
+    content = run(place, kept, stage(do))
     assert time.monotonic() - began < 12
     assert content["stages"]["stage"]["reason"] == "not done after 5 s"
-    assert content["stages"]["stage"]["output"] == "on\n"
+    assert content["stages"]["stage"]["output"].startswith("on\n")
 
 
-def test_time_is_kept_for_later_stages(tmp_path, kept):
-    with workplace.Workplace(ROOT, tmp_path, budget=30) as place:
-        limits = []
-        content = run(
-            place,
-            kept,
-            stage(lambda place: limits.append(place.until - time.monotonic()) or {}, "first"),
-            stage(lambda place: {}, "second", reserve=22),
-            stage(lambda place: {}, "third", limit=3),
-        )
-    assert 6 < limits[0] < 9
-    assert content["stages"]["third"]["reason"] == "no time was left for it"
+@pytest.mark.parametrize(
+    ("budget", "limits", "expected"),
+    [
+        (30, (10, 10, 10), (10, 15, 30)),
+        (60, (10, 10, 10), (20, 30, 60)),  # more time than is needed is shared
+        (15, (10, 10, 10), (10, 10, 15)),  # those that come first lack nothing
+        (5, (180, 10, 10), (5, 5, 5)),
+    ],
+)
+def test_every_stage_has_its_limit_and_a_share_of_what_is_left(
+    tmp_path, kept, budget, limits, expected
+):
+    """These are done at once and leave their time to the others; a short budget skips none."""
+    given = []
+
+    def note(place):
+        given.append(place.left_of_stage)
+        return {}
+
+    with workplace.Workplace(ROOT, tmp_path, budget=budget) as place:
+        run(place, kept, *(stage(note, f"limit of {each}", limit=each) for each in limits))
+    assert given == pytest.approx(expected, abs=2)
+
+
+def test_what_comes_after_the_end_of_the_time_is_skipped(tmp_path, kept):
+    with workplace.Workplace(ROOT, tmp_path, budget=0.5) as place:
+        content = run(place, kept, stage(lambda place: {}))
+    assert content["stages"]["stage"]["reason"] == "no time was left for it"
+
+
+def test_tests_that_are_cut_off_have_said_what_failed(place, kept, tmp_path):
+    (tmp_path / "test_slow.py").write_text(
+        "import time\n"
+        "def test_right(): pass\n"
+        "def test_wrong(): assert 'left' == 'right'\n"
+        "def test_slow(): time.sleep(60)\n"
+    )
+
+    def do(place):
+        words = "-m", "pytest", "-q", tmp_path / "test_slow.py"
+        done = place.python(*words, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+        place.details |= stages.counts(done.output)
+        raise FailedError("not done")
+
+    place.budget = time.monotonic() - place.started + 5
+    found = run(place, kept, stage(do))["stages"]["stage"]
+    assert found["details"] == {"failed": 1, "passed": 1}
+    assert "assert 'left' == 'right'" in found["output"]
+
+
+def test_what_is_printed_is_in_the_log_at_once(place):
+    log = str(place.out / "gpu_check.log")
+    code = f"print('here', flush=True); print('here\\n' in open({log!r}).read())"
+    place.until = time.monotonic() + 20
+    assert place.python("-c", code).output == "here\nTrue\n"
+
+
+def test_an_interrupted_stage_is_kept_and_the_rest_is_skipped(place, kept):
+    """What the program has printed by then too."""
+    end_parent = "import os, signal; print('on', flush=True); os.kill(os.getppid(), signal.SIGINT)"
+
+    def do(place):
+        place.python("-c", f"{end_parent}; import time; time.sleep(60)")
+
+    stages = stage(lambda place: {}, "first"), stage(do, "second"), stage(do, "third")
+    content = run(place, kept, *stages)
+    reasons = [each.get("reason") for each in content["stages"].values()]
+    assert reasons == [None, "interrupted", "no time was left for it"]
+    assert content["stages"]["second"]["output"].startswith("on\n")
+
+
+def test_a_second_run_adds_to_the_record_of_the_first(place, kept, tmp_path):
+    def measured(place):
+        place.figures.write_text('{"way":"call"}\n', encoding="utf-8")
+        return {}
+
+    run(place, kept, stage(measured, "first"), stage(lambda place: {}, "second"))
+    again = record.Record(kept.path, ROOT)
+    content = run(place, again, stage(raising(SkippedError("no GPU")), "second"))
+    assert {name: each["status"] for name, each in content["stages"].items()} == {
+        "first": "passed",
+        "second": "skipped",
+    }
+    again = record.Record(kept.path, ROOT)
+    content = run(place, again, stage(measured, "first"))
+    assert content["figures"] == [{"way": "call", "stage": "first"}]
+    other = kept.path.read_text(encoding="utf-8").replace('"gpus": []', '"gpus": ["another"]')
+    kept.path.write_text(other, encoding="utf-8")
+    assert record.Record(kept.path, ROOT).content["stages"] == {}
 
 
 def test_figures_outlive_their_program(place, kept):
     def do(place):
         text = '{"way":"call","us":{"ours":[1.5]}}\n{"way":"ca'
-        (place.scratch / "figures.jsonl").write_text(text, encoding="utf-8")
+        place.figures.write_text(text, encoding="utf-8")
         raise FailedError("killed")
 
     content = run(place, kept, stage(do))
-    assert content["figures"] == [{"way": "call", "us": {"ours": [1.5]}}]
+    assert content["figures"] == [{"way": "call", "us": {"ours": [1.5]}, "stage": "stage"}]
 
 
-def test_stages_that_need_the_package_are_skipped_without_it(place, kept):
-    content = run(place, kept, stage(lambda place: {}, needs_install=True))
-    assert content["stages"]["stage"]["reason"] == "tensor_ops_cuda could not be installed"
-
-
-@pytest.mark.parametrize(
-    ("output", "expected"),
-    [
-        ("..\n3 passed in 0.05s\n", {"passed": 3}),
-        ("= 1 failed, 20 passed in 61.20s (0:01:01) =", {"failed": 1, "passed": 20}),
-        ("INTERNALERROR", {}),
-    ],
-)  # fmt: skip
-def test_counts_of_pytest(output, expected):
-    assert stages.counts(output) == expected
-
-
-@pytest.mark.parametrize(
-    ("status", "output", "expected"),
-    [
-        (0, "========= ERROR SUMMARY: 0 errors\n120 calls\n", "0 errors, 120 calls, 3 s"),
-        (9, "========= ERROR SUMMARY: 4 errors\n", "failed: 4 errors"),
-        (0, "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors)\n", "0 hazards"),
-        (1, "Traceback\n", "failed: exit status 1"),
-        (None, "", "failed: not done after 3 s"),
-        (1, "========= Error: Device not supported\n", "refused: compute-sanitizer does not"),
-    ],
-)  # fmt: skip
-def test_what_sanitizers_say(status, output, expected):
-    assert stages.sanitizer_result(Done(status, output, 3.0)).startswith(expected)
-
-
-def test_decode_steps_have_tests_of_their_own(place, monkeypatch):
-    """Each of the package's tests is in one of the two stages, those of its wheel in none."""
-    given = []
-    monkeypatch.setattr(place, "python", lambda *words: given.append(words) or Done(0, "", 1.0))
-    stages.package_tests(place)
-    stages.decode(place)
-    first, second = ([str(word) for word in words] for words in given)
-    assert f"--ignore-glob={stages.DECODE_TESTS}" in first
-    files = {path.name for path in (ROOT / stages.PACKAGE / "tests").glob("test_decode*.py")}
-    assert {Path(word).name for word in second} >= files
-    assert "test_decode_llama.py" in files
-    assert (place.site / "tensor_ops_decode").is_dir()
-
-
-def test_decode_is_skipped_where_its_package_cannot_be_imported(place, monkeypatch):
-    monkeypatch.setattr(stages, "DECODE_NEEDS", ("jinja2", "none_such"))
-    for stage in (stages.decode, stages.decode_sanitizers, stages.decode_benchmark):
-        with pytest.raises(SkippedError, match="not installed: none_such"):
-            stage(place)
-
-
-def test_sanitizers_watch_a_test_that_is_there(place, monkeypatch):
-    given = []
-    monkeypatch.setattr(stages.shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(
-        place, "run", lambda words: given.append(words) or Done(0, "ERROR SUMMARY: 0 errors", 2.0)
+def test_what_comes_after_a_vital_stage_that_fails_is_skipped(place, kept):
+    content = run(
+        place,
+        kept,
+        stage(raising(FailedError("no wheel")), "install", is_vital=True),
+        stage(lambda place: {}, "import", is_vital=True),
+        stage(lambda place: {}, "tests"),
     )
-    found = stages.decode_sanitizers(place)
-    assert found == dict.fromkeys(stages.SANITIZERS, "0 errors, 2 s")
-    test = next(word for word in given[0] if "::" in word)
-    path, name = test.split("::")
-    assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8")
-    assert given[0][:2] == ["/usr/bin/compute-sanitizer", "--tool"]
-
-
-def test_what_measures_leaves_figures_until_its_time_is_up(place, monkeypatch):
-    given = []
-
-    def python(*words, **environment):
-        given.append(words)
-        path = words[words.index("--out") + 1]
-        path.write_text('{"way": "decode"}\n', encoding="utf-8")
-        return Done(2, "decode: its time was up\n", 9.0)
-
-    monkeypatch.setattr(place, "python", python)
-    place.until = time.monotonic() + 60
-    assert stages.decode_benchmark(place) == {"ended": "early"}
-    assert given[0][:2] == ("-m", "gpu.decode")
-    assert workplace.figures_of(place) == [{"way": "decode"}]
-
-
-def test_a_pure_package_is_installed_without_its_build_backend(place):
-    install.install(place, "tensor-ops")
-    code = (
-        "import tensor_ops, importlib.metadata as m\n"
-        "print(tensor_ops.__file__, m.version('tensor-ops'))\n"
-    )
-    assert place.python("-c", code).output.startswith(str(place.site))
-
-
-def test_architectures_are_cmakes():
-    assert install.architecture("9.0") == "90-real"
-    assert install.architecture("12.0") == "120-real"
+    reasons = [each["reason"] for each in content["stages"].values()]
+    assert reasons == ["no wheel", *["install has not passed"] * 2]
 
 
 def test_the_command_lists_its_stages(capsys):
@@ -223,17 +216,52 @@ def test_the_command_lists_its_stages(capsys):
     shown = capsys.readouterr().out
     assert [line.split()[0] for line in shown.splitlines()] == [s.name for s in stages.STAGES]
     assert not Path("unused").exists()
-    assert gpu_check.main(["--out", "unused", "--dry-run", "--stages", "install,probe"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--stages", "import,smoke"], ["install", "import", "smoke"]),
+        (["--stages", "facts"], ["facts"]),
+        (["--stages", "torch,smoke", "--part", "2"], ["install", "torch"]),
+        (["--stages", "facts", "--budget", "3", "--from-wheels", "."], ["facts"]),
+    ],
+)
+def test_chosen_stages_have_what_they_need(words, expected, capsys):
+    assert gpu_check.main(["--out", "unused", "--dry-run", *words]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == expected
+
+
+def test_the_parts_are_all_stages(capsys):
+    shown = []
+    for part in stages.PARTS:
+        assert gpu_check.main(["--out", "unused", "--dry-run", "--part", str(part)]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        shown += [line.split()[0] for line in lines]
+    assert [name for name in shown if name != "install"] == [
+        each.name for each in stages.STAGES if each.name != "install"
+    ]
 
 
 def test_an_unknown_stage_is_named(capsys):
     with pytest.raises(SystemExit):
         gpu_check.main(["--out", "unused", "--stages", "instal"])
-    assert "'instal' is none of install, probe" in capsys.readouterr().err
+    assert "'instal' is none of facts, install" in capsys.readouterr().err
 
 
 def test_limits_fit_the_budget():
-    assert sum(stage.reserve for stage in stages.STAGES) < gpu_check.BUDGET < 20 * 60
+    """A part ends within 330 seconds, of which a wheel is installed in ten."""
+    for part in stages.PARTS:
+        limits = [s.limit for s in stages.STAGES if s.part == part and s.name != "install"]
+        assert 10 + sum(limits) <= gpu_check.BUDGET_OF_PART < 330 - workplace.GRACE
+    assert gpu_check.BUDGET < 600 - workplace.GRACE
+
+
+@pytest.mark.parametrize("words", [["--from-wheels", "nowhere"], ["--part", "3"]])
+def test_wrong_words_are_refused_before_any_work(words, tmp_path):
+    with pytest.raises(SystemExit):
+        gpu_check.main(["--out", str(tmp_path / "out"), *words])
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_command_says_what_is_missing(tmp_path):
@@ -241,7 +269,7 @@ def test_the_command_says_what_is_missing(tmp_path):
     (tmp_path / "pip.py").write_text("raise SystemExit(3)\n")
     command = [sys.executable, ROOT / "tools/gpu_check.py", "--out", tmp_path / "out"]
     done = subprocess.run(
-        [*command, "--stages", "install,probe"],
+        [*command, "--stages", "install,import"],
         env=os.environ | {"PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
@@ -250,7 +278,7 @@ def test_the_command_says_what_is_missing(tmp_path):
     assert done.returncode == 1
     content = json.loads((tmp_path / "out/gpu_check.json").read_text(encoding="utf-8"))
     assert content["stages"]["install"]["status"] == "failed"
-    assert content["stages"]["probe"]["status"] == "skipped"
+    assert content["stages"]["import"]["status"] == "skipped"
     assert content["format"] == record.FORMAT
     assert (tmp_path / "out/gpu_check.log").exists()
     assert "failed" in done.stdout

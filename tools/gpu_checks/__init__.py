@@ -1,5 +1,6 @@
-"""What `tools/gpu_check.py` is made of.
+"""What `tools/gpu_check.py` and `tools/gpu_prepare.py` are made of.
 
 `stages` lists what is done, `workplace` runs it within its time, `record` keeps what was found.
-`interop` and `random_calls` are programs that stages run in processes of their own.
+`install` and `barriers` build. `smoke_decode`, `interop`, `c_calls` and `random_calls` are programs
+that stages run in processes of their own, the first three as `checks` does.
 """

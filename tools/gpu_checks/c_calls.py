@@ -1,28 +1,24 @@
 """What only a GPU can show of the C interface: memory and streams of a runtime that is not ours.
 
-Those of PyTorch. A line for each check, as of interop.py; the exit status is 1 if one failed.
+Those of PyTorch.
 """
 
 import ctypes
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).parents[2] / "tests/conformance"))
 
 import numpy as np
-from interop import assert_close, random_tensors, run, torch_with_gpu
+from checks import Checks, registered, run
+from interop import assert_close, random_tensors, torch_with_gpu
 
 import tensor_ops_cuda as ops
 from c_interface import CUDA, DTYPES, OK, TYPE_ERROR, VALUE_ERROR, Array, Interface
 
-CHECKS: list[Callable[[], None]] = []
-
-
-def check(function: Callable[[], None]) -> Callable[[], None]:
-    CHECKS.append(function)
-    return function
+CHECKS: Checks = {}
+check = registered(CHECKS)
 
 
 @check

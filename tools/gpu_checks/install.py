@@ -10,56 +10,45 @@ from typing import Any
 from gpu_checks.record import gpus
 from gpu_checks.workplace import FailedError, Workplace
 
-__all__ = ["install", "architecture"]
+__all__ = ["architecture", "install", "install_backend"]
 
+CUDA = "tensor-ops-cuda"
+# What it is built with: modules, and what brings them.
 BUILD_REQUIREMENTS = {
-    "tensor-ops-cuda": {
-        "pip": "pip",
-        "scikit_build_core": "scikit-build-core",
-        "pybind11": "pybind11",
-    },
+    "pip": "pip",
+    "scikit_build_core": "scikit-build-core",
+    "pybind11": "pybind11",
 }
+PIP = ("-m", "pip", "install", "--no-deps", "--no-index", "--upgrade")
 
 
-def install(place: Workplace, package: str) -> dict[str, Any]:
-    """Install a package of the checkout into the site.
+def install_backend(place: Workplace) -> dict[str, Any]:
+    """Install tensor-ops, and the CUDA backend from the wheel that was brought along.
+
+    Without a wheel, or where it cannot be imported, it is built from the checkout.
 
     Raises
     ------
     FailedError
         If something that it is built with is missing, or the build fails.
     """
-    if package not in BUILD_REQUIREMENTS:
-        _copy(place, package)
-        return {}
-    needed = BUILD_REQUIREMENTS[package]
-    missing = [name for module, name in needed.items() if importlib.util.find_spec(module) is None]
-    if shutil.which("cmake") is None and importlib.util.find_spec("cmake") is None:
-        missing.append("cmake")
-    if missing:
-        raise FailedError(
-            f"{package} is built with {', '.join(needed.values())} and cmake; missing: "
-            f"{', '.join(missing)}. Install them, or bring a site with --site."
-        )
-    words = ["-m", "pip", "install", "--no-build-isolation", "--no-deps", "--no-index", "--upgrade"]
-    words += ["--target", str(place.site), f"packages/{package}"]
-    architectures = ",".join(
-        dict.fromkeys(architecture(gpu["compute_capability"]) for gpu in gpus())
-    )
-    environment = {"CMAKE_BUILD_PARALLEL_LEVEL": str(len(os.sched_getaffinity(0)))}
-    if place.emulate:
-        words += ["--config-settings", "cmake.define.TENSOR_OPS_CUDA_EMULATION=ON"]
-    elif architectures:
-        environment["TENSOR_OPS_CUDA_ARCHITECTURES"] = architectures
-    done = place.python(*words, **environment)
-    if done.status is None:
-        raise FailedError(f"the build was not done after {done.seconds:.0f} s")
-    if done.status != 0:
-        raise FailedError(f"the build of {package} failed")
-    return {"architectures": "emulation" if place.emulate else architectures or "all"}
+    install(place, "tensor-ops")
+    wheels = sorted(place.wheels.glob("tensor_ops_cuda-*.whl")) if place.wheels else []
+    if place.wheels and not wheels:
+        raise FailedError(f"no tensor_ops_cuda-*.whl is in {place.wheels}; prepare that folder")
+    if not wheels:
+        return _build(place)
+    done = place.python(*PIP, "--no-compile", "--target", place.site, wheels[-1])
+    if done.status == 0:
+        done = place.python("-c", "import tensor_ops_cuda")
+    if done.status == 0:
+        return {"from": wheels[-1].name}
+    place.details["wheel"] = done.output.strip().rpartition("\n")[2]
+    shutil.rmtree(place.site / "tensor_ops_cuda", ignore_errors=True)
+    return place.details | _build(place)
 
 
-def _copy(place: Workplace, package: str) -> None:
+def install(place: Workplace, package: str) -> None:
     """Install a package of Python files alone, whose build backend need not be here."""
     folder = place.root / "packages" / package
     project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -78,6 +67,34 @@ def _copy(place: Workplace, package: str) -> None:
     (about / "entry_points.txt").write_text(f"{text}\n", encoding="utf-8")
 
 
+def _build(place: Workplace) -> dict[str, Any]:
+    missing = [
+        name for module, name in BUILD_REQUIREMENTS.items() if not importlib.util.find_spec(module)
+    ]
+    if shutil.which("cmake") is None and importlib.util.find_spec("cmake") is None:
+        missing.append("cmake")
+    if missing:
+        raise FailedError(
+            f"{CUDA} is built with {', '.join(BUILD_REQUIREMENTS.values())} and cmake; missing: "
+            f"{', '.join(missing)}. Install them, or bring a wheel with --from-wheels."
+        )
+    words = [*PIP, "--no-build-isolation", "--target", str(place.site), f"packages/{CUDA}"]
+    architectures = ",".join(
+        dict.fromkeys(architecture(gpu["compute_capability"]) for gpu in gpus())
+    )
+    environment = {"CMAKE_BUILD_PARALLEL_LEVEL": str(len(os.sched_getaffinity(0)))}
+    if place.emulate:
+        words += ["--config-settings", "cmake.define.TENSOR_OPS_CUDA_EMULATION=ON"]
+    elif architectures:
+        environment["TENSOR_OPS_CUDA_ARCHITECTURES"] = architectures
+    done = place.python(*words, **environment)
+    if done.status is None:
+        raise FailedError(f"the build was not done after {done.seconds:.0f} s")
+    if done.status != 0:
+        raise FailedError(f"the build of {CUDA} failed")
+    return {"architectures": "emulation" if place.emulate else architectures or "all"}
+
+
 def architecture(compute_capability: str) -> str:
-    """Return what CMake calls the code of a GPU: "90-real" for "9.0"."""
-    return compute_capability.replace(".", "") + "-real"
+    """Return what CMake calls machine code and PTX of a GPU: "90" for "9.0"."""
+    return compute_capability.replace(".", "")

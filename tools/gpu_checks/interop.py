@@ -1,49 +1,20 @@
-"""What only a GPU can show: streams, graphs, other libraries' arrays, threads, memory's end.
-
-A line for each check: passed, failed or skipped, its name, and why. The exit status is 1 if one
-failed.
-"""
+"""What only a GPU can show: streams, graphs, other libraries' arrays, threads, memory's end."""
 
 import contextlib
 import os
 import sys
 import threading
-import traceback
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from checks import AbsentError, Checks, registered, run
 
 import tensor_ops_cuda as ops
 
-CHECKS: list[Callable[[], None]] = []
+CHECKS: Checks = {}
+check = registered(CHECKS)
 ROWS, N = 512, 4096
-
-
-class AbsentError(Exception):
-    """What a check needs is not here."""
-
-
-def check(function: Callable[[], None]) -> Callable[[], None]:
-    CHECKS.append(function)
-    return function
-
-
-def run(checks: list[Callable[[], None]]) -> int:
-    """Make checks; return the exit status."""
-    failed = False
-    for function in checks:
-        name = (function.__doc__ or function.__name__).rstrip(".")
-        try:
-            function()
-            print(f"passed {name}", flush=True)
-        except AbsentError as error:
-            print(f"skipped {name}: {error}", flush=True)
-        except Exception as error:
-            failed = True
-            print(f"failed {name}: {type(error).__name__}: {error}", flush=True)
-            traceback.print_exc()
-    return 1 if failed else 0
 
 
 # --- torch -------------------------------------------------------------------

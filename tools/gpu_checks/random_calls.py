@@ -8,6 +8,8 @@ A call that is wrong is printed with its number, which `--first` repeats.
 import argparse
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +33,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--first", type=int, default=0, help="the number of the first call")
+    parser.add_argument("--processes", type=int, default=1, help="how many share the calls")
     options = parser.parse_args()
-    kinds = dict(_kinds())
+    each = -(-options.count // options.processes)
+    firsts = range(options.first, options.first + options.count, each)
+    # Not forked, which CUDA does not survive.
+    with ProcessPoolExecutor(options.processes, get_context("spawn")) as pool:
+        made, wrong = map(sum, zip(*pool.map(_calls, firsts, [each] * len(firsts)), strict=True))
+    print(f"{made} calls, {wrong} wrong")
+    return 1 if wrong else 0
+
+
+def _calls(first: int, count: int) -> tuple[int, int]:
+    """Make calls and print those that are wrong, of which the 20th is the last; count both."""
     names = [name for name in OPS if hasattr(tensor_ops_cuda, name)]
-    print(f"arrays: {', '.join(kinds)}; ops: {', '.join(names)}")
-    if not names:
-        return 1
-    wrong = 0
-    for number in range(options.first, options.first + options.count):
+    kinds, wrong = dict(_kinds()), 0
+    print(f"arrays: {', '.join(kinds)}; ops: {', '.join(names)}", flush=True)
+    for number in range(first, first + count):
         drawn: list[Any] = []
         try:
             _call(number, names, kinds, drawn)
@@ -47,8 +58,7 @@ def main() -> int:
             print(f"call {number}, {drawn}: {type(error).__name__}: {error}", flush=True)
             if wrong == 20:
                 break
-    print(f"{number - options.first + 1} calls, {wrong} wrong")
-    return 1 if wrong else 0
+    return number - first + 1, wrong
 
 
 def _call(

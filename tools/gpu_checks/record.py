@@ -36,11 +36,14 @@ PACKAGES = (
         "pyopencl",
     ),
     *("scikit-build-core", "pybind11", "cmake", "ninja", "hypothesis", "pytest", "pytest-xdist"),
+    *("transformers", "tokenizers", "jinja2"),
 )
 
 
 class Record:
-    """What a run of `gpu_check` found; written to its file whenever it changes.
+    """What runs of `gpu_check` found; written to its file whenever it changes.
+
+    What an earlier run has found, at the same commit on the same GPUs, is kept beside it.
 
     Attributes
     ----------
@@ -61,10 +64,15 @@ class Record:
             "system": platform.platform(),
             "cpus": len(os.sched_getaffinity(0)),
             "versions": _versions(),
+            "libc": " ".join(platform.libc_ver()),
+            "seconds": 0,
             "complete": False,
             "stages": {},
             "figures": [],
         }
+        earlier = _read(path)
+        if all(earlier.get(key) == self.content[key] for key in ("format", "commit", "gpus")):
+            self.content |= {key: earlier[key] for key in ("seconds", "stages", "figures")}
         self.write()
 
     @property
@@ -74,8 +82,13 @@ class Record:
         return "passed" in statuses and statuses <= {"passed", "skipped"}
 
     def add(self, name: str, result: dict[str, Any]) -> None:
-        """Keep what a stage found; its figures go to those of the others."""
-        self.content["figures"] += result.pop("figures", [])
+        """Keep what a stage found, in the place of what it found before.
+
+        Its figures go to those of the others.
+        """
+        others = [each for each in self.content["figures"] if each.get("stage") != name]
+        own = [figure | {"stage": name} for figure in result.pop("figures", [])]
+        self.content["figures"] = others + own
         self.content["stages"][name] = result
         self.write()
 
@@ -120,6 +133,14 @@ def run_quietly(words: list[str]) -> str:
     return ""
 
 
+def _read(path: Path) -> dict[str, Any]:
+    """Return what an earlier run has left; nothing where there is none, or it is not whole."""
+    with contextlib.suppress(OSError, ValueError):
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return found
+    return {}
+
+
 def _device(content: dict[str, Any]) -> str:
     names = [gpu["name"] for gpu in content["gpus"]]
     return ", ".join(names) if names else "no GPU"
@@ -127,7 +148,7 @@ def _device(content: dict[str, Any]) -> str:
 
 def _short(details: dict[str, Any]) -> str:
     return ", ".join(
-        f"{key} {value}" for key, value in details.items() if not isinstance(value, dict)
+        f"{key} {value}" for key, value in details.items() if not isinstance(value, dict | list)
     )
 
 

@@ -2,79 +2,142 @@
 
 import glob
 import importlib.util
+import json
 import os
 import re
 import shutil
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from gpu_checks.install import install
-from gpu_checks.workplace import Done, FailedError, SkippedError, Stage, Workplace
+from gpu_checks.barriers import PROBE_NAME, probe_command
+from gpu_checks.install import install, install_backend
+from gpu_checks.workplace import (
+    Done,
+    FailedError,
+    SkippedError,
+    Stage,
+    Workplace,
+    json_lines,
+)
 
-__all__ = ["STAGES"]
+__all__ = ["INSTALL", "PARTS", "STAGES"]
 
 PACKAGE = Path("packages/tensor-ops-cuda")
-RANDOM_CALLS = 10_000
-PROBE = (
+RANDOM_CALLS = 5_000
+# Where the device is emulated, one in so many tests of a suite runs, and of random calls.
+SAMPLE = 200
+FACTS = (
+    ("nvidia-smi",),
+    ("nvidia-smi", "-q", "-d", "CLOCK,POWER,TEMPERATURE,PERFORMANCE,ECC"),
+    (sys.executable, "-m", "pip", "list", "--disable-pip-version-check"),
+)
+IMPORT = (
     "import json, tensor_ops_cuda as t\n"
     "print('info', json.dumps({**t.info(), 'probe': t.probe()}, default=str))\n"
 )
 # What the package tensor_ops_decode imports.
 DECODE_NEEDS = ("tokenizers", "jinja2")
+# Hardly any weights; weights that fit the L2 cache; weights that take the time.
+DECODE_SHAPES = "null,L2,8B"
 DECODE_TESTS = f"{PACKAGE}/tests/test_decode*.py"
+KINDS = ("q8_0", "q4_0", "bf16")
+# Compilers need no GPU, and minutes.
+ON_THE_GPU = ("-m", "not compiles", "--require-backend=cuda")
 # For sanitizers: of every way to share out a row, for every dtype; more would take too long.
 LENGTHS = ("30", "1026", "16384", "32768", "262146")
-SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
+SANITIZERS = ("memcheck", "racecheck", "synccheck", "initcheck")
 
 
-def probe(place: Workplace) -> dict[str, Any]:
-    """Import what was installed, and say what it finds."""
-    done = place.python("-c", PROBE)
+def facts(place: Workplace) -> dict[str, Any]:
+    """What the machine is, whole, in the log; the record begins with it in short."""
+    for words in FACTS:
+        if shutil.which(words[0]):
+            place.run(words)
+    return {}
+
+
+def imported(place: Workplace) -> dict[str, Any]:
+    """Import what was installed, and look for the device."""
+    done = place.python("-c", IMPORT)
     found = re.search(r"^info (.*)$", done.output, re.MULTILINE)
     if done.status != 0 or not found:
         raise FailedError("tensor_ops_cuda cannot be imported")
-    if '"available": true' not in found[1]:
-        raise FailedError(f"tensor_ops_cuda is unavailable: {found[1]}")
+    probe = json.loads(found[1])["probe"]
+    if not probe["available"]:
+        raise FailedError(f"tensor_ops_cuda is unavailable: {probe['reason']}")
     return {}
 
 
 def interop(place: Workplace) -> dict[str, Any]:
     """Streams, graphs, DLPack, threads, and the end of memory."""
-    return _checks(place, "interop.py")
+    return _checks(place, ["interop.py"])
 
 
 def c_interface(place: Workplace) -> dict[str, Any]:
     """Memory and streams of another runtime through the C interface."""
-    return _checks(place, "c_calls.py")
+    return _checks(place, ["c_calls.py"])
 
 
-def _checks(place: Workplace, script: str) -> dict[str, Any]:
-    done = place.python(place.root / "tools/gpu_checks" / script)
-    lines = re.findall(r"^(passed|failed|skipped) (.*)$", done.output, re.MULTILINE)
+def barriers(place: Workplace) -> dict[str, Any]:
+    """What a barrier of all blocks costs, and what copies reach, without any product."""
+    if place.emulate:
+        raise SkippedError("emulated: its times mean nothing")
+    program = place.scratch / PROBE_NAME
+    prepared = place.wheels / PROBE_NAME if place.wheels else None
+    if prepared and prepared.exists():
+        shutil.copyfile(prepared, program)
+        program.chmod(0o755)  # which may be lost where files are copied
+    elif command := probe_command(place.root, program, "native"):
+        if place.run(command).status != 0:
+            raise FailedError("the probe does not compile")
+    else:
+        raise SkippedError("no compiled probe was brought along, and no nvcc is here")
+    done = place.run([str(program)])
+    place.details["figures"] = json_lines(done.output)
+    if done.status != 0:
+        raise FailedError(_why(done, ""))
+    return place.details
+
+
+def smoke(place: Workplace) -> dict[str, Any]:
+    """Decode steps beside the reference, and their bits; a process for each type of weights."""
+    _install_decode(place)
+    kinds = KINDS[:1] if place.emulate else KINDS
+    small = ["--small"] if place.emulate else []
+    return _checks(place, *(["smoke_decode.py", kind, *small] for kind in kinds))
+
+
+def _checks(place: Workplace, *commands: list[str]) -> dict[str, Any]:
+    """Run programs that print a line for each check, one after another."""
+    all_done = [
+        place.python(place.root / "tools/gpu_checks" / script, *words)
+        for script, *words in place.in_turn(commands)
+    ]
+    output = "\n".join(done.output for done in all_done)
+    lines = re.findall(r"^(passed|failed|skipped) (.*)$", output, re.MULTILINE)
     counted = {
         status: sum(s == status for s, _ in lines) for status in ("passed", "failed", "skipped")
     }
-    details = counted | {"checks": {what: status for status, what in lines}}
-    if done.status != 0:
-        raise FailedError(_why(done, f"failed: {'; '.join(w for s, w in lines if s == 'failed')}"))
-    return details
+    place.details = counted | {"checks": {what: status for status, what in lines}}
+    if bad := [done for done in all_done if done.status != 0]:
+        failed = "; ".join(what for status, what in lines if status == "failed")
+        raise FailedError(failed or _why(bad[0], ""))
+    return place.details
 
 
 def package_tests(place: Workplace) -> dict[str, Any]:
-    """The package's own tests, but those about building."""
+    """The package's own tests on the device, but those of decode steps."""
     tests = str(PACKAGE / "tests")
-    # They build a wheel, for which there is no time here.
     ignored = [f"--ignore={tests}/wheel", f"--ignore-glob={DECODE_TESTS}"]
-    return _pytest(place, tests, *ignored, "--require-backend=cuda")
+    return _pytest(place, tests, *ignored, *ON_THE_GPU)
 
 
 def decode(place: Workplace) -> dict[str, Any]:
     """The tests of decode steps."""
     _install_decode(place)
     files = sorted(str(path) for path in place.root.glob(DECODE_TESTS))
-    return _pytest(place, *files, "--require-backend=cuda", *_parallel(place))
+    return _pytest(place, *files, *ON_THE_GPU)
 
 
 def decode_sanitizers(place: Workplace) -> dict[str, Any]:
@@ -83,6 +146,12 @@ def decode_sanitizers(place: Workplace) -> dict[str, Any]:
     test = f"{PACKAGE}/tests/test_decode_llama.py::test_tokens_are_those_of_the_reference"
     script = ["-m", "pytest", "-q", "-W", "default", "-p", "no:cacheprovider", test]
     return _sanitized(place, [*script, "--require-backend=cuda"])
+
+
+def decode_cases(place: Workplace) -> dict[str, Any]:
+    """Decode steps of models that are small in one way or another, and of a large one."""
+    _install_decode(place)
+    return _measured(place, "gpu.decode", "--shapes", DECODE_SHAPES)
 
 
 def decode_benchmark(place: Workplace) -> dict[str, Any]:
@@ -100,9 +169,7 @@ def _install_decode(place: Workplace) -> None:
 
 def conformance(place: Workplace) -> dict[str, Any]:
     """Every op against its error bounds."""
-    return _pytest(
-        place, "tests/conformance", "--backend=cuda", "--require-backend=cuda", *_parallel(place)
-    )
+    return _conformance(place, "cuda")
 
 
 def opencl(place: Workplace) -> dict[str, Any]:
@@ -116,13 +183,14 @@ def opencl(place: Workplace) -> dict[str, Any]:
     if "True" not in place.python("-c", look).output:
         raise SkippedError("no OpenCL platform has a GPU")
     install(place, "tensor-ops-opencl")
-    return _pytest(
-        place,
-        "tests/conformance",
-        "--backend=opencl",
-        "--require-backend=opencl",
-        *_parallel(place),
-    )
+    return _conformance(place, "opencl")
+
+
+def _conformance(place: Workplace, backend: str) -> dict[str, Any]:
+    suite = "tests/conformance"
+    # Levels are those of the C++ backend.
+    only = [f"--ignore={suite}/test_levels.py", f"--backend={backend}"]
+    return _pytest(place, suite, *only, f"--require-backend={backend}")
 
 
 def pytorch(place: Workplace) -> dict[str, Any]:
@@ -144,24 +212,14 @@ def pytorch(place: Workplace) -> dict[str, Any]:
 def random_calls(place: Workplace) -> dict[str, Any]:
     """Random calls against the NumPy backend in float64, by several processes at once."""
     processes = min(8, len(os.sched_getaffinity(0)))
-    each = (RANDOM_CALLS // 100 if place.emulate else RANDOM_CALLS) // processes
+    count = RANDOM_CALLS // SAMPLE if place.emulate else RANDOM_CALLS
     script = place.root / "tools/gpu_checks/random_calls.py"
-
-    def called(number: int) -> Done:
-        words = ["--first", str(number * each), "--count", str(each)]
-        return place.python(script, *words, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
-
-    with ThreadPoolExecutor(processes) as pool:
-        done = list(pool.map(called, range(processes)))
-    ends = [re.search(r"^(\d+) calls, (\d+) wrong$", one.output, re.MULTILINE) for one in done]
-    problems = [
-        _why(one, end[0] if end else "it stopped")
-        for one, end in zip(done, ends, strict=True)
-        if one.status != 0 or not end
-    ]
-    if problems:
-        raise FailedError("; ".join(problems))
-    return {"calls": sum(int(end[1]) for end in ends if end)}
+    words = ["--count", str(count), "--processes", str(processes)]
+    done = place.python(script, *words, OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+    end = re.search(r"^(\d+) calls, (\d+) wrong$", done.output, re.MULTILINE)
+    if done.status != 0 or not end:
+        raise FailedError(_why(done, end[0] if end else ""))
+    return {"calls": int(end[1])}
 
 
 def sanitizers(place: Workplace) -> dict[str, Any]:
@@ -170,20 +228,18 @@ def sanitizers(place: Workplace) -> dict[str, Any]:
 
 
 def _sanitized(place: Workplace, words: list[str]) -> dict[str, Any]:
-    """Run Python under all tools of compute-sanitizer at once."""
+    """Run Python under one tool of compute-sanitizer after another, in equal shares of the time."""
     if place.emulate:
         raise SkippedError("emulated")
     usual = sorted(glob.glob("/usr/local/cuda*/bin/compute-sanitizer"))
     command = shutil.which("compute-sanitizer") or (usual[-1] if usual else None)
     if command is None:
         raise SkippedError("no compute-sanitizer is here")
-
-    def checked(tool: str) -> str:
+    for tool in place.in_turn(SANITIZERS):
         options = ["--tool", tool, "--error-exitcode", "9"]
-        return sanitizer_result(place.run([command, *options, sys.executable, *words]))
-
-    with ThreadPoolExecutor(len(SANITIZERS)) as pool:
-        details = dict(zip(SANITIZERS, pool.map(checked, SANITIZERS), strict=True))
+        done = place.run([command, *options, sys.executable, *words])
+        place.details[tool] = sanitizer_result(done)
+    details = place.details
     problems = [f"{tool} {text}" for tool, text in details.items() if text.startswith("failed")]
     if problems:
         raise FailedError("; ".join(problems))
@@ -212,17 +268,16 @@ def benchmark(place: Workplace) -> dict[str, Any]:
     return _measured(place, "gpu.measure")
 
 
-def _measured(place: Workplace, module: str) -> dict[str, Any]:
+def _measured(place: Workplace, module: str, *words: str) -> dict[str, Any]:
     """Run a program that measures until its time is up, and leaves a line for each figure."""
     if place.emulate:
         raise SkippedError("emulated: its times mean nothing")
-    figures = place.scratch / "figures.jsonl"
     seconds = str(int(place.left_of_stage) - 5)
     done = place.python(
-        "-m", module, "--out", figures, "--seconds", seconds,
+        "-m", module, "--out", place.figures, "--seconds", seconds, *words,
         PYTHONPATH=os.pathsep.join([str(place.site), str(place.root / "benchmarks")]),
     )  # fmt: skip
-    if done.status != 0 and not figures.exists():
+    if done.status != 0 and not place.figures.exists():
         raise FailedError(_why(done, "nothing was measured"))
     problems = re.findall(r"^failed: (.*)$", done.output, re.MULTILINE)
     if problems:
@@ -232,11 +287,13 @@ def _measured(place: Workplace, module: str) -> dict[str, Any]:
 
 def _pytest(place: Workplace, *words: str) -> dict[str, Any]:
     # The warnings of this machine's own plug-ins are no errors of ours.
-    done = place.python("-m", "pytest", "-q", "-W", "default", "-p", "no:cacheprovider", *words)
-    found = counts(done.output)
+    options = ["-q", "--tb=short", "-W", "default", "-p", "no:cacheprovider", "-p", "no:benchmark"]
+    done = place.python("-m", "pytest", *options, *_spread(place), *words)
+    place.details |= counts(done.output)
     if done.status != 0:
-        raise FailedError(_why(done, ", ".join(f"{n} {what}" for what, n in found.items())))
-    return found
+        found = ", ".join(f"{n} {what}" for what, n in place.details.items())
+        raise FailedError(_why(done, found) + (f": {found}" if done.status is None else ""))
+    return place.details
 
 
 def counts(output: str) -> dict[str, int]:
@@ -246,35 +303,49 @@ def counts(output: str) -> dict[str, int]:
     return {what: int(number) for number, what in pairs}
 
 
-def _parallel(place: Workplace) -> list[str]:
+def _spread(place: Workplace) -> list[str]:
+    """Return options of pytest: a sample where kernels are emulated, else all on many cores."""
     cores = len(os.sched_getaffinity(0))
-    if place.emulate or cores < 4 or importlib.util.find_spec("xdist") is None:
+    if place.emulate:
+        return ["--every", str(SAMPLE)]
+    if cores < 4 or importlib.util.find_spec("xdist") is None:
         return []
     return ["-n", str(min(cores, 12))]
 
 
 def _why(done: Done, text: str) -> str:
-    return f"not done after {done.seconds:.0f} s" if done.status is None else text or "it stopped"
+    """Return why a program has not ended well: its time was up, or a text, or what it said last."""
+    if done.status is None:
+        return f"not done after {done.seconds:.0f} s"
+    return text or done.output.strip().rpartition("\n")[2] or f"exit status {done.status}"
 
 
-def _install(place: Workplace) -> dict[str, Any]:
-    install(place, "tensor-ops")
-    return install(place, "tensor-ops-cuda")
-
-
-STAGES = (
-    Stage("install", "build for this GPU, install beside tensor-ops", _install, 180, 60, False),
-    Stage("probe", "import it, look for the device", probe, 30, 5),
-    Stage("interop", "streams, graphs, DLPack, threads, memory's end", interop, 60, 20),
-    Stage("interface", "another runtime's memory by the C interface", c_interface, 30, 10),
-    Stage("tests", "the package's own tests", package_tests, 90, 30),
-    Stage("conformance", "every op against its error bounds", conformance, 150, 40),
-    Stage("opencl", "the same on OpenCL", opencl, 60),
-    Stage("torch", "the operators of PyTorch on CUDA tensors", pytorch, 60, 20),
-    Stage("random", "random calls against NumPy", random_calls, 100, 30),
-    Stage("sanitizers", "compute-sanitizer over every kernel", sanitizers, 120, 40),
-    Stage("decode", "the tests of decode steps", decode, 150, 40),
-    Stage("decode_races", "compute-sanitizer over decode steps", decode_sanitizers, 200, 40),
-    Stage("decode_times", "tokens per second of a model", decode_benchmark, 300, 150),
-    Stage("benchmark", "times", benchmark, 500, 200),
+INSTALL = Stage(
+    "install",
+    "from a wheel, or built here",
+    install_backend,
+    180,
+    needs_install=False,
+    is_vital=True,
 )
+STAGES = (
+    Stage("facts", "what the machine is", facts, 10, needs_install=False),
+    INSTALL,
+    Stage("import", "look for the device", imported, 20, is_vital=True),
+    Stage("barriers", "what barriers cost and copies reach", barriers, 25),
+    Stage("smoke", "decode steps, and their bits", smoke, 55),
+    Stage("decode", "the tests of decode steps", decode, 60),
+    Stage("interop", "streams, graphs, DLPack, threads, memory's end", interop, 45),
+    Stage("interface", "another runtime's memory by the C interface", c_interface, 20),
+    Stage("conformance", "every op against its error bounds", conformance, 70),
+    Stage("benchmark", "times of ops", benchmark, 50, 2),
+    Stage("decode_cases", "times that tell predictions apart", decode_cases, 40, 2),
+    Stage("decode_times", "times of decode steps beside others", decode_benchmark, 50, 2),
+    Stage("tests", "the package's other tests", package_tests, 30, 2),
+    Stage("torch", "the operators of PyTorch on CUDA tensors", pytorch, 20, 2),
+    Stage("random", "random calls against NumPy", random_calls, 20, 2),
+    Stage("opencl", "conformance on OpenCL", opencl, 20, 2),
+    Stage("decode_races", "compute-sanitizer over decode steps", decode_sanitizers, 40, 2),
+    Stage("sanitizers", "compute-sanitizer over every kernel", sanitizers, 40, 2),
+)
+PARTS = sorted({stage.part for stage in STAGES})

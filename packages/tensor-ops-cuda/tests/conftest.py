@@ -20,6 +20,13 @@ sys.path += [
 EMULATED = "emulated on the host"
 
 
+def pytest_collection_modifyitems(items):
+    """Mark the tests of what is compiled once for several of them."""
+    for item in items:
+        if "made_once" in item.fixturenames:
+            item.add_marker("compiles")
+
+
 @pytest.fixture(scope="session")
 def device(request):
     """The facts of the device that NumPy arrays are computed on."""

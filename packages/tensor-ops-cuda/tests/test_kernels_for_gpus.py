@@ -24,6 +24,7 @@ INSTRUCTIONS = {
 }
 
 
+@pytest.mark.compiles
 @pytest.mark.unsanitized(reason="nvcc does not survive the library of AddressSanitizer")
 @pytest.mark.parametrize("architecture", [80, 90, 100])
 def test_they_compile_to_the_instructions_that_are_meant(architecture, tmp_path):

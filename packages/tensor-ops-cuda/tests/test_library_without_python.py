@@ -15,7 +15,10 @@ ONE_OP = ["-DTENSOR_OPS_CUDA_EMULATION=ON", "-DTENSOR_OPS_CUDA_OPS=silu"]
 # Quick to compile: neither optimized nor with symbols for a debugger.
 QUICK = ["-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG="]
 
-pytestmark = pytest.mark.unsanitized(reason="it builds a library of its own")
+pytestmark = [
+    pytest.mark.compiles,
+    pytest.mark.unsanitized(reason="it builds a library of its own"),
+]
 
 
 def needed(name):
