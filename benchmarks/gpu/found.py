@@ -91,4 +91,5 @@ def predicted(
         "pauses": meant.pauses,
         "attention": meant.attention,
     }
+    figure["bandwidth"] = known.bandwidth  # of the data sheet
     return figure | {"predicted": {name: round(1e6 * each, 2) for name, each in times.items()}}

@@ -231,6 +231,30 @@ def test_steps_are_shown_beside_copy_prediction_and_others():
     assert (fewer["blocks"], fewer[parts.LLAMA_CPP]) == ("66", report.NOTHING)
 
 
+def test_steps_are_held_against_the_goals():
+    """Of the usual case of models alone, with all blocks and where the bandwidth is known."""
+    case = {"way": parts.DECODE, "variant": "BF16", "dtype": "", "model": "8B", "shape": [1, 512]}
+    ours = {
+        **case,
+        "blocks": None,
+        "bytes": 15e9,
+        "bandwidth": 5e12,
+        "us": {OURS: [3750, 3000, 4000]},
+    }
+    quick = {**ours, "variant": "Q4_0", "bytes": 4e9, "us": {OURS: [1000]}}
+    others = [
+        {**ours, "blocks": 66},
+        {**ours, "shape": [8, 512]},
+        {**ours, "model": "null"},
+        {name: each for name, each in ours.items() if name != "bandwidth"},
+        {**case, "us": {parts.LLAMA_CPP: [1000]}},
+    ]
+    slow, fast = findings([ours, *others, quick])
+    assert (slow.what, slow.wanted, slow.found, slow.met) == ("8B BF16", 0.78, 0.8, True)
+    assert (slow.low, slow.high) == (0.75, 1.0)
+    assert (fast.what, fast.wanted, fast.found) == ("8B Q4_0", 0.7, 0.8)
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
