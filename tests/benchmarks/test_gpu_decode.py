@@ -21,14 +21,16 @@ MODEL = Model(TINY, CASES, fewer_blocks=(0.5, 0.25))
 SHOWN = "NVIDIA H200, 1980\nNVIDIA H200, 345\n"
 
 
-@pytest.fixture(autouse=True)
-def few(monkeypatch):
-    for name, count in {"ROUNDS": 2, "CALLS": 2, "PROFILES": 2}.items():
-        monkeypatch.setattr(decode, name, count)
+@pytest.fixture(scope="module", autouse=True)
+def few():
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("ROUNDS", "CALLS", "PROFILES"):
+            patch.setattr(decode, name, 2)
+        yield
 
 
-@pytest.fixture
-def figures():
+@pytest.fixture(scope="module")
+def figures(few):
     return list(decode.figures(reference, MODEL, steps=STEPS))
 
 
@@ -142,8 +144,8 @@ def program(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "tensor_ops_cuda", reference)
     monkeypatch.setattr(decode, "copied_bytes_per_second", lambda: None)
     monkeypatch.setattr(decode, "STEPS", STEPS)
-    monkeypatch.setitem(MODELS, "1B", MODEL)
-    monkeypatch.setitem(MODELS, "null", dataclasses.replace(MODEL, cases=CASES[1:]))
+    monkeypatch.setitem(MODELS, "1B", Model(TINY, ((1, 5), (2, 3))))
+    monkeypatch.setitem(MODELS, "null", Model(TINY, ((2, 4),)))
     others = [("another", "Q4_0", lambda: [1.0])]
     monkeypatch.setattr(decode, "engines", lambda *given: iter(others))
 
@@ -164,7 +166,7 @@ def test_other_engines_follow_the_usual_model(program):
 def test_models_and_types_are_chosen(program):
     status, figures = program("--seconds", "600", "--shapes", "1B,null", "--kinds", "Q8_0")
     assert status == 0
-    assert [each["shape"] for each in figures] == [[1, 70], [2, 9], [2, 9]]
+    assert [each["shape"] for each in figures] == [[1, 5], [2, 3], [2, 4]]
     assert {each["variant"] for each in figures} == {"Q8_0"}
     assert all(OURS in each["us"] for each in figures)
 
