@@ -371,9 +371,8 @@ def run_actionlint(session: nox.Session, files: list[str]) -> None:
 def native_sources() -> list[str]:
     """Return the C, C++ and CUDA files of the checkout."""
     endings = {".c", ".cpp", ".h", ".hpp", ".cu", ".cuh"}
-    files = [
-        path for folder in ("examples", "native", "packages") for path in _files(ROOT / folder)
-    ]
+    folders = ("benchmarks", "examples", "native", "packages")
+    files = [path for folder in folders for path in _files(ROOT / folder)]
     return [str(path.relative_to(ROOT)) for path in files if path.suffix in endings]
 
 

@@ -14,7 +14,6 @@ from decode_cuda.gpus import LATENCY, Gpu
 from decode_cuda.kernel import Kernel, Step
 
 __all__ = [
-    "ATTAINABLE",
     "BARRIER",
     "CLOCKS",
     "ISSUE",
@@ -31,7 +30,6 @@ __all__ = [
     "weight_bytes",
 ]
 
-ATTAINABLE = 0.93  # of the bandwidth in the data sheet: what copies reach
 ISSUE = 0.7  # of the slots for instructions: a scheduler has two warps here
 BARRIER = 1.5e-6  # of all blocks
 L2 = 0.2e-6  # a load from the L2 cache, until it is used
@@ -158,7 +156,7 @@ def predict(
     read = sum(each.bytes for each in phases)
     return Prediction(
         read,
-        read / (gpu.bandwidth * ATTAINABLE),
+        read / gpu.attainable,
         sum(each.multiply for each in panels),
         sum(each.before for each in panels) + sum(p.seconds for p in pauses if not p.bytes),
         sum(each.seconds for each in pauses if each.bytes),
@@ -168,7 +166,7 @@ def predict(
 
 def _run(gpu: Gpu, room: float, phases: Sequence[Panel | Pause]) -> float:
     """Return the seconds of a step that follows another one; the rings have room for so much."""
-    rate, ahead, total = gpu.bandwidth * ATTAINABLE, 0.0, 0.0
+    rate, ahead, total = gpu.attainable, 0.0, 0.0
     for _ in range(2):
         total = 0.0
         for phase in phases:

@@ -1,16 +1,19 @@
 """The tables of docs/decode_cuda_predictions.md, made from the record of what was counted."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from decode_cuda import model
-from decode_cuda.gpus import GPUS, Gpu
+from decode_cuda.gpus import ATTAINABLE, GPUS, Gpu
 from decode_cuda.kernel import FORMATS, Kernel, from_record
 from decode_cuda.model import ISSUE, SCHEDULERS, SHAPES, Shape
+from decode_cuda.step_cases import MODELS, Model
 
 __all__ = ["KINDS", "OTHER", "blocks", "kernel_of"]
 
 POSITIONS, MORE_POSITIONS, MORE_TOKENS = 512, 4096, 8
+HOPPER = tuple(gpu for gpu in GPUS if gpu.architecture == 90)
 # What the instructions of a step are for.
 KINDS = {
     "tensor cores": ("IMMA", "HMMA"),
@@ -48,6 +51,7 @@ def blocks(record: dict[str, Any]) -> dict[str, str]:
         "steps": _step_table(kernels),
         "more": _more_table(kernels),
         "example": _example(kernels),
+        "cases": _cases_table(kernels),
     }
 
 
@@ -137,13 +141,43 @@ def _more_table(kernels: Sequence[Kernel]) -> str:
     return _table(head, rows)
 
 
+def _cases_table(kernels: Sequence[Kernel]) -> str:
+    """Return what is predicted of the steps that a first run times, in microseconds.
+
+    Both GPUs have the same multiprocessors: what does not come from memory takes as long on either.
+    """
+    head = ["model", "weights", "requests", "positions", "blocks"]
+    head += ["multiplying", "pauses", "attention"]
+    head += [f"{what} on {gpu.name}" for gpu in HOPPER for what in ("reading", "a step")]
+    rows = []
+    for each in MODELS.values():
+        for name in ("BF16", "Q4_0"):
+            for blocks, (requests, positions) in _timed(each):
+                both = []
+                for gpu in HOPPER:
+                    some = replace(gpu, multiprocessors=blocks)
+                    kernel = kernel_of(gpu, kernels)
+                    both.append(model.predict(some, each.shape, kernel, name, positions, requests))
+                cells = [both[0].multiply, both[0].pauses, both[0].attention]
+                cells += [part for found in both for part in (found.stream, found.seconds)]
+                start = [each.shape.name, name, str(requests), f"{positions:,}", str(blocks)]
+                rows.append([*start, *(f"{1e6 * part:,.0f}" for part in cells)])
+    return _table(head, rows)
+
+
+def _timed(each: Model) -> Iterable[tuple[int, tuple[int, int]]]:
+    blocks = HOPPER[0].multiprocessors
+    yield from ((blocks, case) for case in each.cases)
+    yield from ((round(part * blocks), each.cases[0]) for part in each.fewer_blocks)
+
+
 def _example(kernels: Sequence[Kernel]) -> str:
     """Return the arithmetic of one line of the table."""
     gpu, shape, name = GPUS[1], SHAPES[1], "Q4_0"
     kernel = kernel_of(gpu, kernels)
     step = kernel.steps[name]
     found = model.predict(gpu, shape, kernel, name, POSITIONS)
-    rate = gpu.bandwidth * model.ATTAINABLE
+    rate = gpu.attainable
     room = kernel.in_flight(name) * gpu.multiprocessors
     barriers = 5 * shape.layers + 2
     panels = sum(model.panel_count(each, step) for each in shape.of_layer)
@@ -151,7 +185,7 @@ def _example(kernels: Sequence[Kernel]) -> str:
         f"{shape.name} in {name} on {gpu.name}, one token:",
         f"- **Reading**: {found.bytes / 1e9:.2f} GB, of which "
         f"{shape.layers * shape.cache_bytes(POSITIONS) / 1e6:.0f} MB are keys and values, at "
-        f"{model.ATTAINABLE:.0%} of {gpu.bandwidth / 1e12:.2f} TB/s: {_ms(found.stream)} ms.",
+        f"{ATTAINABLE:.0%} of {gpu.bandwidth / 1e12:.2f} TB/s: {_ms(found.stream)} ms.",
         f"- **Multiplying**: {step.instructions} instructions for {step.bytes} bytes, "
         f"{step.join} for each tile of a warp and {model.STORE} for its sums, in {SCHEDULERS} "
         f"slots a clock of which {ISSUE:.0%} are used, by the block that has the most tiles: "

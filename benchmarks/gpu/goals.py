@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from comparison.goals import Finding
-from gpu.parts import BANDWIDTH, CALL, GRAPH, HOST, HOST_ARRAYS, LONG_ROWS
+from gpu.parts import BANDWIDTH, CALL, DECODE, GRAPH, HOST, HOST_ARRAYS, LONG_ROWS
 
 __all__ = ["COPY", "OURS", "PEERS", "fastest_peer", "findings", "ratio"]
 
@@ -20,6 +20,10 @@ MEAN = 1.2
 HOST_SECONDS = 5e-6
 OF_COPIES_BOTH_WAYS = 0.8
 OVER_NUMPY = 10
+# Of the data sheet's bandwidth, by type of weights, in steps of these models: one request with 512
+# positions, a block on each multiprocessor.
+OF_DATA_SHEET = {"BF16": 0.78, "Q8_0": 0.7, "Q4_0": 0.7}
+DECODED, CASE = ("1B", "8B"), [1, 512]
 
 
 def findings(figures: Sequence[Figure]) -> list[Finding]:
@@ -70,6 +74,18 @@ def _of_one(figure: Figure) -> Iterator[Finding]:
         entry = f"{OURS} out="
         yield from _finding("NumPy arrays: of the copies", figure, OF_COPIES_BOTH_WAYS, COPY, entry)
         yield from _finding("NumPy arrays: times NumPy", figure, OVER_NUMPY, "python", OURS)
+    elif way == DECODE and OURS in figure.get("us", {}) and "bandwidth" in figure:
+        yield from _of_decode(figure)
+
+
+def _of_decode(figure: Figure) -> Iterator[Finding]:
+    if figure["model"] not in DECODED or figure["shape"] != CASE or figure["blocks"]:
+        return
+    shares = [1e6 * figure["bytes"] / us / figure["bandwidth"] for us in figure["us"][OURS]]
+    found = statistics.median(shares), min(shares), max(shares)
+    what = f"{figure['model']} {figure['variant']}"
+    wanted = OF_DATA_SHEET[figure["variant"]]
+    yield Finding("decode: of the data sheet's bandwidth", what, "", (0, 0), wanted, *found)
 
 
 def _finding(

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from comparison.cases import Case, moved_bytes, own_shape
-from decode_cuda.model import Shape
 from tensor_ops import variants
 
 __all__ = [
@@ -18,7 +17,6 @@ __all__ = [
     "HOST",
     "HOST_ARRAYS",
     "LARGE",
-    "LLAMA",
     "LLAMA_CPP",
     "LONG_ROWS",
     "Part",
@@ -39,8 +37,6 @@ VARIANTS = {name: each for name, each in variants.VARIANTS.items() if each.op.de
 # a graph; what a call costs the host; NumPy arrays; decode steps of a model.
 BANDWIDTH, CALL, GRAPH, HOST, HOST_ARRAYS = "bandwidth", "call", "graph", "host", "numpy"
 DECODE = "decode"
-# The sizes of the files "1B ..." of decode_peers, which llama.cpp opens; beside what it is timed.
-LLAMA = Shape("1B", 16, 2048, 32, 8, 64, 8192, 32000, has_own_head=False)
 LLAMA_CPP, TRANSFORMERS = "llama.cpp", "transformers"
 
 DEVICE = "cuda"

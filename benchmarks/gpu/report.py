@@ -243,8 +243,7 @@ def _host_arrays(figures: Sequence[Figure]) -> str:
 
 
 def _decode(content: dict[str, Any]) -> str:
-    names = [gpu["name"] for gpu in content["gpus"]]
-    return _table(decode_report.HEAD, decode_report.rows(content["figures"], "".join(names[:1])))
+    return _table(decode_report.HEAD, decode_report.rows(content["figures"]))
 
 
 def _medians(figures: Sequence[Figure], names: Sequence[str]) -> str:

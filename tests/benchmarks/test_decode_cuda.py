@@ -11,7 +11,7 @@ from decode_cuda import model, tables
 from decode_cuda.gpus import GPUS
 from decode_cuda.kernel import ARCHITECTURES, FORMATS, as_record, from_record
 
-A100, H100, B200, RTX4090 = GPUS
+A100, H100, H200, B200, RTX4090 = GPUS
 ONE, EIGHT, SEVENTY = model.SHAPES
 
 
@@ -39,7 +39,7 @@ def test_a_kernel_is_the_same_after_it_was_written(kernels):
 
 
 def test_slots_are_those_that_there_is_room_for(kernels):
-    assert [tables.kernel_of(gpu, kernels).slots for gpu in GPUS] == [4, 4, 4, 3]
+    assert [tables.kernel_of(gpu, kernels).slots for gpu in GPUS] == [4, 4, 4, 4, 3]
 
 
 def test_bytes_are_those_of_all_matrices(kernels):
@@ -58,7 +58,7 @@ def test_a_model_that_does_not_fit_has_no_time(kernels):
         ]
 
     assert held(SEVENTY, "BF16") == ["B200"]
-    assert held(SEVENTY, "Q4_0") == ["A100-80", "H100-SXM", "B200"]
+    assert held(SEVENTY, "Q4_0") == ["A100-80", "H100-SXM", "H200", "B200"]
     assert held(EIGHT, "BF16") == [gpu.name for gpu in GPUS]
     assert "does not fit" in tables.blocks(record_of(kernels))["steps"]
 
@@ -82,6 +82,20 @@ def test_rings_hide_pauses(kernels):
     )
     assert slow.seconds > usual.seconds > fast.seconds
     assert fast.seconds == pytest.approx(fast.stream, rel=0.01)
+
+
+def test_what_was_found_takes_the_place_of_assumptions(kernels):
+    """Of a copy and of a clock, either alone too."""
+    kernel = tables.kernel_of(H200, kernels)
+    assert H200.attainable == pytest.approx(0.9 * 4.8e12)
+    assert H200.as_found() == H200
+    assert H200.as_found(copied=4e12).attainable == 4e12
+    assert H200.as_found(clock=1.5e9).clock == 1.5e9
+    usual, slower = (
+        model.predict(gpu, EIGHT, kernel, "Q4_0", 512) for gpu in (H200, H200.as_found(4e12, 1.5e9))
+    )
+    assert slower.stream == pytest.approx(usual.bytes / 4e12)
+    assert slower.multiply > usual.multiply
 
 
 def test_more_positions_and_requests_take_longer(kernels):

@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+from random_llama import Llama
 from small_programs import COLUMNS, FEW_TOKENS, GATES, QKV, Assembly, assert_right
 
 import tensor_ops_cuda
+from tensor_ops_decode import Tensor
+from tensor_ops_decode.weights.formats import FORMATS
 
 pytestmark = pytest.mark.usefixtures("device")
 
@@ -277,3 +280,35 @@ def test_what_is_not_run_is_refused_by_name(build):
     with pytest.raises(RuntimeError) as caught:
         tensor_ops_cuda.compile_program(text, made.tensors)
     assert str(caught.value) == reason
+
+
+RUN = ("q8_0", "q4_0", "bf16")
+OTHERS = tuple(kind for kind in FORMATS if kind not in RUN)
+
+
+@pytest.mark.parametrize("kind", RUN)
+@pytest.mark.parametrize("head_kind", RUN)
+def test_types_of_matrices_are_mixed(kind, head_kind):
+    program, _ = Llama(kind, head_kind).program()
+    assert tensor_ops_cuda.supports_program(program.to_json()) is None
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_matrices_of_other_types_are_refused_with_what_to_take(kind):
+    """Of a product, as beside the table in q8_0 of SmolLM2's own file in Q4_1, and of a table."""
+    made = Assembly()
+    made.select("s", "x")
+    made.linear("y", "s", made.tensor("w", np.zeros((256, COLUMNS)), "bf16"))
+    made.add("linear", "z", {"x": "y"}, weight=declared(made, "v", kind))
+    product = made.builder.program(["z"])
+    made = Assembly()
+    made.add("embed", "e", {"tokens": "tokens"}, weight=declared(made, "v", kind))
+    for program in (product, made.builder.program(["e"])):
+        reason = tensor_ops_cuda.supports_program(program.to_json())
+        assert f"runs matrices of q8_0, q4_0 and bf16, got {kind} ('v')" in reason
+        assert 'take a file of q8_0 or q4_0, or a folder of bf16, which quantize="q8_0"' in reason
+
+
+def declared(made, name, kind):
+    """Return a matrix without its bytes, of whole blocks in all types."""
+    return made.builder.tensor(name, Tensor(kind, (30, 256), {"attached": True}))

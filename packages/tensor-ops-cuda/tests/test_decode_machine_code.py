@@ -18,7 +18,7 @@ MOST_INSTRUCTIONS = {"Q4_0": 150, "Q8_0": 110, "BF16": 60}
 # NVIDIA does not say how large the caches of instructions are; others measured 128 KB on sm_70.
 MOST_CODE = 100 * 1024
 # Of what a GPU's bandwidth asks for: more than once is in reserve for waits.
-IN_FLIGHT = {"A100-80": 2, "H100-SXM": 2, "B200": 1, "RTX 4090": 2}
+IN_FLIGHT = {"A100-80": 2, "H100-SXM": 2, "H200": 1, "B200": 1, "RTX 4090": 2}
 REGISTERS, LARGEST_BLOCK = 65536, 99 * 1024
 
 

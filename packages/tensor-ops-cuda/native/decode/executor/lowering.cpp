@@ -107,7 +107,8 @@ class Lowering {
     if (name == "q4_0") return WeightFormat::kQ4_0;
     if (name == "bf16") return WeightFormat::kBFloat16;
     refuse(n, "matrices of q8_0, q4_0 and bf16, got ", name, " ('",
-           program_.tensors[tensors[0]].name, "')");
+           program_.tensors[tensors[0]].name,
+           "'); take a file of q8_0 or q4_0, or a folder of bf16, which quantize=\"q8_0\" packs");
   }
 
   LoweredPhase& add(std::size_t n, Phase::Kind kind) {
