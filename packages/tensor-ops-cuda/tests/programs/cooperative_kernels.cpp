@@ -1,6 +1,7 @@
 // Kernels whose blocks run at once, and functions that launch them; for tests of the emulated
 // device and of the headers that it shares with GPUs. Arrays are in the memory of the emulated
 // device.
+#include "decode/kernels/attention.cuh"
 #include "kernels/async_copy.cuh"
 #include "kernels/grid.cuh"
 #include "kernels/launch.cuh"
@@ -76,6 +77,15 @@ __global__ void multiply(const unsigned* a, const unsigned* b, Sum* sums) {
   mma(own, uint4{of_a(row, 0), of_a(row + 8, 0), of_a(row, 1), of_a(row + 8, 1)},
       uint2{b[row * 8 + word], b[row * 8 + 4 + word]});
   for (int i = 0; i < 4; ++i) places[i / 2][i % 2] = own[i];
+}
+
+// Sums of exponentials that a warp has for all heads of which there is room, after eight positions
+// of a key of which there are fewer heads.
+__global__ void add_positions(decode::Attention attention, const float* q, int heads, float* sums) {
+  decode::WarpAttention own;
+  own.add(attention, q, heads, threadIdx.x / 4 * attention.head_size, true, 4);
+  if (threadIdx.x == 0)
+    for (int h = 0; h < decode::kMostHeads; ++h) sums[h] = own.sum[h];
 }
 
 // One block does not come to the grid's barrier, or a part of the threads not to their block's.
@@ -212,6 +222,15 @@ int run_mma_bf16(const unsigned* a, const unsigned* b, float* sums) {
 }
 int run_mma_of_half_a_warp(const unsigned* a, const unsigned* b, int* sums) {
   return start(1, 16, 0, multiply<int, mma_s8>, a, b, sums);
+}
+int run_add_positions(void* keys, void* values, const float* q, int head_size, int heads,
+                      float* sums) {
+  decode::Attention attention{};
+  attention.head_size = head_size;
+  attention.scale = 1;
+  attention.keys = keys;
+  attention.values = values;
+  return start(1, 32, 0, add_positions, attention, q, heads, sums);
 }
 int run_hang(unsigned blocks, unsigned* counter, int absent_block, int absent_threads) {
   return start(blocks, 64, 0, hang, counter, absent_block, absent_threads);
