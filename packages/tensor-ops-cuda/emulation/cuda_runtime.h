@@ -211,6 +211,9 @@ cudaError_t emulatedSetMultiprocessors(int count);
 // In which order the threads of kernels run from now on: one of emulation::Order, with random
 // choices that depend on the seed.
 cudaError_t emulatedSetOrder(int order, unsigned seed);
+// How tensor cores add products of floats from now on: so many at once, a divisor of 16, with so
+// many extra bits, at most 5. As those of Hopper at first: 16 and 2.
+cudaError_t emulatedSetSumRule(int products, int extra_bits);
 // Which of the waits that kernels have numbered does nothing from now on; 0 for none.
 cudaError_t emulatedLeaveOut(int wait);
 // Lets calls succeed again after a kernel has failed, which CUDA does not. cudaGetErrorString()

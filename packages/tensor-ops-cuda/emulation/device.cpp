@@ -85,6 +85,7 @@ void observe(void* value, const void* from, std::size_t bytes) {
 }
 
 unsigned add_release(unsigned* counter, unsigned addend, int wait) {
+  check_alignment(counter, sizeof *counter);
   if (!is_left_out(wait)) self().block->memory.release();
   const unsigned before = *counter;
   *counter += addend;
@@ -93,6 +94,7 @@ unsigned add_release(unsigned* counter, unsigned addend, int wait) {
 }
 
 unsigned load_acquire(const unsigned* counter, int wait) {
+  check_alignment(counter, sizeof *counter);
   return running->load_acquire(counter, wait);
 }
 
@@ -128,7 +130,9 @@ void wait_copies(unsigned groups_left, int wait) {
 
 std::uint64_t global_timer() { return running->scheduler().read_clock(); }
 
-void do_together(void* own, Collective work, int wait) { running->do_together(own, work, wait); }
+void do_together(void* own, Collective work, int wait, int line) {
+  running->do_together(own, work, wait, line);
+}
 
 std::uint64_t exchange(std::uint64_t given, unsigned from_lane) {
   Exchanged own{given, given, from_lane};

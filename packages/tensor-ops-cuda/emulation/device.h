@@ -101,15 +101,16 @@ std::uint64_t global_timer();
 // Every lane of the warp gives an address, or null where there is no lane; the last to come works
 // on all of them.
 using Collective = void (*)(void* const* given);
-void do_together(void* own, Collective work, int wait = 0);
+// `line` is that of the statement, where lanes in different statements are an error.
+void do_together(void* own, Collective work, int wait = 0, int line = 0);
 
 // Every lane of the warp gives 8 bytes and takes those of another lane.
 std::uint64_t exchange(std::uint64_t given, unsigned from_lane);
 
 // sums += a b, by a warp, of matrices in the registers of mma.sync.
-void mma_s8(int (&sums)[4], uint4 a, uint2 b);
-void mma_f16(float (&sums)[4], uint4 a, uint2 b);
-void mma_bf16(float (&sums)[4], uint4 a, uint2 b);
+void mma_s8(int (&sums)[4], uint4 a, uint2 b, int line);
+void mma_f16(float (&sums)[4], uint4 a, uint2 b, int line);
+void mma_bf16(float (&sums)[4], uint4 a, uint2 b, int line);
 
 template <class T>
 T exchanged(T value, unsigned from_lane) {

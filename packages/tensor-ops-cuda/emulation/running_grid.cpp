@@ -29,6 +29,13 @@ Fiber* idle_fiber() {
   return fiber;
 }
 
+std::string text_of(const Place& place) {
+  std::string text = place.what;
+  if (place.wait != 0) text += " (wait " + std::to_string(place.wait) + ")";
+  if (place.line != 0) text += " (line " + std::to_string(place.line) + ")";
+  return text;
+}
+
 }  // namespace
 
 RunningGrid::RunningGrid(const Grid& grid, const std::function<void()>& body)
@@ -168,9 +175,12 @@ void RunningGrid::leave(Thread& thread) {
   }
 }
 
-// A GPU lets threads meet that call a barrier in different places, but no kernel means them to.
+// A GPU lets threads meet that call a barrier in different places, but no kernel means them to. The
+// lanes of an mma must all be at the same one (PTX ISA, "mma").
 void RunningGrid::check_others_wait_here(const Barrier& barrier) {
-  if (!barrier.waiting.empty() && barrier.waiting.front()->place.wait != current_->place.wait)
+  if (barrier.waiting.empty()) return;
+  const Place &own = current_->place, &others = barrier.waiting.front()->place;
+  if (own.wait != others.wait || own.line != others.line)
     fail("threads meet at different waits: " + waits(), false);
 }
 
@@ -183,10 +193,10 @@ void RunningGrid::wait(Barrier& barrier, Place place) {
   go_on();
 }
 
-void RunningGrid::do_together(void* own, Collective work, int wait) {
+void RunningGrid::do_together(void* own, Collective work, int wait, int line) {
   Thread& self = *current_;
   Warp& warp = self.block->warp_of(self);
-  self.place = {"a function of the warp", wait};
+  self.place = {"a function of the warp", wait, line};
   if (!warp.barrier.waiting.empty() && warp.work != work)
     fail("lanes of a warp are in different functions: " + waits(), false);
   check_others_wait_here(warp.barrier);
@@ -214,15 +224,14 @@ std::string RunningGrid::waits() const {
   constexpr std::size_t kBlocksTold = 4;
   std::string text;
   for (std::size_t i = 0; i < std::min(kBlocksTold, blocks_.size()); ++i) {
-    std::map<std::pair<std::string, int>, int> counts;
+    std::map<std::string, int> counts;
     for (const Thread& thread : blocks_[i].threads)
-      if (thread.place.what) ++counts[{thread.place.what, thread.place.wait}];
+      if (thread.place.what) ++counts[text_of(thread.place)];
     text += (i == 0 ? "block " : "; block ") + std::to_string(blocks_[i].index) + ":";
     if (counts.empty()) text += " no thread waits";
     for (const auto& [place, count] : counts) {
       if (place != counts.begin()->first) text += ",";
-      text += " " + std::to_string(count) + " at " + place.first;
-      if (place.second != 0) text += " (wait " + std::to_string(place.second) + ")";
+      text += " " + std::to_string(count) + " at " + place;
     }
   }
   return blocks_.size() > kBlocksTold ? text + "; and more blocks" : text;

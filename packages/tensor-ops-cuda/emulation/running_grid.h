@@ -19,7 +19,7 @@ class RunningGrid {
   // In the fiber of a thread.
   void run_threads();
   void wait(Barrier& barrier, Place place);
-  void do_together(void* own, Collective work, int wait);
+  void do_together(void* own, Collective work, int wait, int line);
   unsigned load_acquire(const unsigned* counter, int wait);
   [[noreturn]] void fail(std::string why, bool has_hung);
 

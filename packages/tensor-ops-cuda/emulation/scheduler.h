@@ -18,11 +18,18 @@ enum class Order {
   kWarpBehind,
 };
 
+// How many products tensor cores add at once, and how many bits they keep of these below the digits
+// of float32: 16 and 2 on Hopper and Blackwell, 8 and 1 on Ampere and Ada (mma.cpp).
+struct SumRule {
+  int products = 16, extra_bits = 2;
+};
+
 // What tests choose, for all grids that run after it.
 struct Choices {
   Order order = Order::kRandom;
   std::mt19937 random{20240229};
   int left_out = 0;  // the wait that does nothing; 0 for none
+  SumRule sum_rule;
 };
 Choices& choices();
 

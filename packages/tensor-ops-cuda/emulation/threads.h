@@ -21,10 +21,11 @@ struct AsyncCopy {
   unsigned char begun_with[16];  // what was copied when the copy began
 };
 
-// What a thread waits for, and the number that the kernel gives to that wait; 0 without one.
+// What a thread waits for, the number that the kernel gives to that wait, and the line of the
+// statement; 0 without one.
 struct Place {
   const char* what = nullptr;  // null for a thread that runs
-  int wait = 0;
+  int wait = 0, line = 0;
 };
 
 struct Block;

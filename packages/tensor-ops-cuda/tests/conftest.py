@@ -50,13 +50,58 @@ def runtime(device):
     return emulated.Runtime()
 
 
+@pytest.fixture(scope="session")
+def is_emulated(device):
+    """Whether kernels run on the host, where they take thousands of times as long."""
+    return device.name == EMULATED
+
+
 @pytest.fixture
-def some_warp_is_behind(runtime):
-    """Kernels of which one warp at a time runs only when all others wait."""
+def some_warp_is_behind(is_emulated, request):
+    """Kernels of which one warp at a time runs only when all others wait; on a GPU as it comes."""
+    if not is_emulated:
+        yield
+        return
     from emulated_kernels import Order
 
+    runtime = request.getfixturevalue("runtime")
     runtime.emulatedSetOrder(Order.WARP_BEHIND, 1)
     yield
+    runtime.emulatedSetOrder(Order.RANDOM, 1)
+
+
+@pytest.fixture
+def block_counts(device, is_emulated, request):
+    """Numbers of blocks: one, as many as there are multiprocessors, and on a GPU some between."""
+    if not is_emulated:
+        most = device.compute_units
+        yield sorted({1, 2, 3, most // 2, most - 1, most} - {0})
+        return
+    runtime = request.getfixturevalue("runtime")
+    runtime.emulatedSetMultiprocessors(16)
+    yield [1, 16]
+    runtime.emulatedSetMultiprocessors(4)
+
+
+@pytest.fixture
+def each_order(is_emulated, request):
+    """A function whose rounds run threads in one order each; 20 rounds on a GPU, as it orders them.
+
+    A race shows as other bits in one of them.
+    """
+    if not is_emulated:
+        yield lambda: range(20)
+        return
+    from emulated_kernels import Order
+
+    runtime = request.getfixturevalue("runtime")
+
+    def orders():
+        for order in Order:
+            runtime.emulatedSetOrder(order, 7)
+            yield order
+
+    yield orders
     runtime.emulatedSetOrder(Order.RANDOM, 1)
 
 

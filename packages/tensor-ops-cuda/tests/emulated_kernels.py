@@ -24,6 +24,10 @@ SOURCES = (PROGRAM, PACKAGE / "native/launch/cuda.cpp", *sorted(EMULATION.glob("
 unsanitized = pytest.mark.unsanitized(reason="the kernels have no sanitizer, which fibers need")
 
 
+# How many products the tensor cores of a GPU add at once, and with how many extra bits.
+HOPPER, AMPERE, VOLTA = (16, 2), (8, 1), (4, 0)
+
+
 class Order(IntEnum):
     """As ``emulation::Order``."""
 
@@ -75,3 +79,4 @@ class Kernels(Runtime):
         self.emulatedLeaveOut(0)
         self.emulatedSetOrder(Order.RANDOM, 1)
         self.emulatedSetMultiprocessors(4)
+        self.emulatedSetSumRule(*HOPPER)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+from largest_errors import check_errors
 
 from tensor_ops_decode import Builder, Limits, Tensor
 from tensor_ops_decode.program import Cache
@@ -173,3 +174,9 @@ def answers(executable, prompts, chunks=None, num_steps=3):
         ([int(each[slot]) for each in tokens], np.stack([each[slot] for each in logits]))
         for slot in slots
     ]
+
+
+def check_answers(found, right, bound):
+    """Check that the tokens are the right ones, and logits no further from the right ones."""
+    check_errors([logits for _, logits in found], [logits for _, logits in right], bound)
+    assert [tokens for tokens, _ in found] == [tokens for tokens, _ in right]

@@ -2,8 +2,8 @@
 
 import random
 
-import numpy as np
 import pytest
+from largest_errors import check_errors
 from small_programs import COLUMNS, Assembly, outputs
 
 import tensor_ops_cuda
@@ -117,5 +117,4 @@ def test_a_random_program(seed):
     options = {"activations": ("int8x2", "float32")[seed % 2]}
     found = outputs(tensor_ops_cuda, program, tensors, num_workers=2, options=options)
     right = outputs(reference, program, tensors, options={"dtype": "float64"})
-    for result, expected in zip(found, right, strict=True):
-        assert np.abs(result - expected).max(initial=0) < BOUND
+    check_errors(found, right, BOUND)

@@ -1,6 +1,7 @@
 """Blocks that run at once: what they see of each other, where they wait, what may be launched."""
 
 import ctypes
+from enum import IntEnum
 
 import numpy as np
 import pytest
@@ -128,9 +129,27 @@ def test_threads_that_meet_at_different_waits_are_an_error(kernels):
     assert f"block 0: {waits}" in str(error.value)
 
 
-def test_a_misaligned_address_is_an_error(kernels):
-    with pytest.raises(CudaError, match=r"block 0, thread 0: .* not a multiple of the 8 bytes"):
-        kernels.run("misaligned", zeros(kernels, 3))
+class Access(IntEnum):
+    """As the kernel `misaligned` has it: what is read or written, of 16 bytes or of 4."""
+
+    PUBLISH = 0
+    OBSERVE = 1
+    ADD = 2
+    ACQUIRE = 3
+    COPY_FROM = 4
+    COPY_TO = 5
+
+
+@pytest.mark.parametrize("access", Access)
+def test_a_misaligned_address_is_an_error(access, kernels):
+    size = 4 if access in {Access.ADD, Access.ACQUIRE} else 16
+    for offset in (0, size):
+        kernels.run("misaligned", access, zeros(kernels, 17), offset)
+    message = f"block 0, thread 0: an address is not a multiple of the {size} bytes at it"
+    for offset in (1, size // 2, size + size // 2):
+        with pytest.raises(CudaError, match=message):
+            kernels.run("misaligned", access, zeros(kernels, 17), offset)
+        kernels.emulatedForgetFailure()
 
 
 def rounds_of(kernels, order, seed, *, warps=4, rounds=5):

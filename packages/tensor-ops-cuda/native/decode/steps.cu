@@ -82,7 +82,8 @@ DEVICE void multiply(Block<Kernel>& block, const Phase& phase) {
     unsigned char* const memory = block.memory.activations;
     const Activations x(memory, panel.format);
     // The activations of the panel before may be overwritten: warps share the tiles of a matrix of
-    // several panels, and the barrier at which they join their sums comes after the last read.
+    // several panels, which require_shared_tiles() checks, and the barrier at which they join their
+    // sums comes after the last read.
     if (is_prepared)
       Activations::fetch_steps(panel.format, panel.steps, block.steps.prepared + p * kPreparedBytes,
                                memory);

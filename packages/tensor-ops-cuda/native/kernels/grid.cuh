@@ -1,9 +1,16 @@
 // What blocks of a cooperative grid write for each other, and the barrier of all blocks.
 //
 // A block reads what another has written in the same launch by observe(), after it was written by
-// publish(), and after a barrier of the grid. Neither __ldg() nor a pointer that is both const and
-// __restrict__ may lead there: their loads may find an old line in the cache of the multiprocessor.
-// Emulated blocks do not see each other's writes earlier than these rules say.
+// publish(), and after a barrier of the grid. Emulated blocks do not see each other's writes
+// earlier than these rules say.
+//
+// In the words of the PTX ISA, chapter "Memory Consistency Model": both are weak operations. The
+// barrier of the writer's block, at cta scope, and then an add with release semantics at gpu scope
+// put the write before a load of the counter with acquire semantics at gpu scope, in another block,
+// and before what follows the barrier of that block ("Release and Acquire Patterns", "Causality
+// Order"). The counter may have been added to by others in between ("Observation Order"). The model
+// does not apply to ld.global.nc ("Scope and applicability of the model"): neither __ldg() nor a
+// pointer that is both const and __restrict__ may lead to what is observed.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +21,7 @@ namespace tensor_ops {
 
 #ifdef __CUDACC__
 
-// 4, 8 or 16 aligned bytes, or 1 or 2.
+// Weak accesses of 4, 8 or 16 aligned bytes, or 1 or 2.
 template <class T>
 DEVICE void publish(T* to, const T& value) {
   *to = value;
@@ -24,8 +31,9 @@ DEVICE T observe(const T* from) {
   return *from;
 }
 
-// Adds to a counter, and returns what it was. Whoever then acquires the counter sees what this
-// thread wrote before, and what it has seen by barriers of its block.
+// Adds to a counter, and returns what it was: atom.add with release semantics at gpu scope. Whoever
+// then acquires the counter sees what this thread wrote before, and what it has seen by barriers of
+// its block.
 DEVICE unsigned add_release(unsigned* counter, unsigned addend, int) {
   unsigned before;
   asm volatile("atom.add.release.gpu.global.u32 %0, [%1], %2;"
@@ -35,6 +43,7 @@ DEVICE unsigned add_release(unsigned* counter, unsigned addend, int) {
   return before;
 }
 
+// ld with acquire semantics at gpu scope.
 DEVICE unsigned load_acquire(const unsigned* counter, int) {
   unsigned value;
   asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"

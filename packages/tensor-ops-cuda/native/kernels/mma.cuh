@@ -9,7 +9,9 @@
 //     sums[i]     row l / 4, column 2 w + i
 //     sums[2 + i] row l / 4 + 8, column 2 w + i
 //
-// In 4 bytes the element of the lower column, or row, comes first. All lanes take part.
+// In 4 bytes the element of the lower column, or row, comes first (PTX ISA, "Matrix Fragments for
+// mma.m16n8k16 with floating point type" and those for mma.m16n8k32). All lanes of the warp execute
+// the same mma; anything else is undefined ("mma").
 #pragma once
 
 #include "kernels/device.cuh"
@@ -26,8 +28,9 @@ DEVICE void mma_s8(int (&sums)[4], uint4 a, uint2 b) {
       : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y));
 }
 
-// Of float16 and bfloat16; K is 16. Products are exact; how often their sum is rounded is the GPU's
-// affair, but depends on nothing else than the operands.
+// Of float16 and bfloat16; K is 16. Products are exact, and their sums are cut off, as
+// emulation/mma.cpp says. How many are added before is the GPU's affair, but depends on nothing
+// else than the operands.
 DEVICE void mma_f16(float (&sums)[4], uint4 a, uint2 b) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -43,9 +46,16 @@ DEVICE void mma_bf16(float (&sums)[4], uint4 a, uint2 b) {
 
 #else
 
-inline void mma_s8(int (&sums)[4], uint4 a, uint2 b) { emulation::mma_s8(sums, a, b); }
-inline void mma_f16(float (&sums)[4], uint4 a, uint2 b) { emulation::mma_f16(sums, a, b); }
-inline void mma_bf16(float (&sums)[4], uint4 a, uint2 b) { emulation::mma_bf16(sums, a, b); }
+// The line is the caller's: lanes that are at different products are an error.
+inline void mma_s8(int (&sums)[4], uint4 a, uint2 b, int line = __builtin_LINE()) {
+  emulation::mma_s8(sums, a, b, line);
+}
+inline void mma_f16(float (&sums)[4], uint4 a, uint2 b, int line = __builtin_LINE()) {
+  emulation::mma_f16(sums, a, b, line);
+}
+inline void mma_bf16(float (&sums)[4], uint4 a, uint2 b, int line = __builtin_LINE()) {
+  emulation::mma_bf16(sums, a, b, line);
+}
 
 #endif
 

@@ -18,10 +18,11 @@ namespace tensor_ops {
 
 DEVICE constexpr bool is_left_out(int) { return false; }
 
-// The threads of a block meet, and see what the others wrote before.
+// The threads of a block meet, and see what the others wrote before: a barrier at cta scope (PTX
+// ISA, "bar, barrier").
 DEVICE void block_sync(int) { __syncthreads(); }
 
-// The lanes of a warp do.
+// The lanes of a warp do (PTX ISA, "bar.warp.sync").
 DEVICE void warp_sync(int) { __syncwarp(); }
 
 // So many threads of a block do, whole warps, at one of its barriers 1 to 15.

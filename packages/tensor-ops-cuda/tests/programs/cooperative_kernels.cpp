@@ -1,6 +1,7 @@
 // Kernels whose blocks run at once, and functions that launch them; for tests of the emulated
 // device and of the headers that it shares with GPUs. Arrays are in the memory of the emulated
 // device.
+#include "decode/kernels/attention.cuh"
 #include "kernels/async_copy.cuh"
 #include "kernels/grid.cuh"
 #include "kernels/launch.cuh"
@@ -64,18 +65,54 @@ __global__ void copy_groups(uint4* from, uint4* seen, int changes) {
   tell(2);
 }
 
+struct MmaS8 {
+  DEVICE static void add(int (&sums)[4], uint4 a, uint2 b) { mma_s8(sums, a, b); }
+};
+struct MmaF16 {
+  DEVICE static void add(float (&sums)[4], uint4 a, uint2 b) { mma_f16(sums, a, b); }
+};
+struct MmaBf16 {
+  DEVICE static void add(float (&sums)[4], uint4 a, uint2 b) { mma_bf16(sums, a, b); }
+};
+
 // A row of `a`, or a column of `b`, is 8 words.
-template <class Sum>
-using Mma = void (*)(Sum (&)[4], uint4, uint2);
-template <class Sum, Mma<Sum> mma>
+template <class Mma, class Sum>
 __global__ void multiply(const unsigned* a, const unsigned* b, Sum* sums) {
   const unsigned row = threadIdx.x / 4, word = threadIdx.x % 4;
   const auto of_a = [&](unsigned r, unsigned half) { return a[r * 8 + half * 4 + word]; };
   Sum* const places[2] = {sums + row * 8 + word * 2, sums + (row + 8) * 8 + word * 2};
   Sum own[4] = {places[0][0], places[0][1], places[1][0], places[1][1]};
-  mma(own, uint4{of_a(row, 0), of_a(row + 8, 0), of_a(row, 1), of_a(row + 8, 1)},
-      uint2{b[row * 8 + word], b[row * 8 + 4 + word]});
+  Mma::add(own, uint4{of_a(row, 0), of_a(row + 8, 0), of_a(row, 1), of_a(row + 8, 1)},
+           uint2{b[row * 8 + word], b[row * 8 + 4 + word]});
   for (int i = 0; i < 4; ++i) places[i / 2][i % 2] = own[i];
+}
+
+// The upper lanes do something else while the lower ones multiply.
+enum Instead : int { kNothing, kAnotherMma, kMmaOfFloats, kShuffle, kWarpBarrier };
+__global__ void multiply_in_part(int instead, int* seen) {
+  int sums[4] = {};
+  float floats[4] = {};
+  const bool is_upper = threadIdx.x >= 16;
+  if (!is_upper)
+    mma_s8(sums, {}, {});
+  else if (instead == kAnotherMma)
+    mma_s8(sums, {}, {});
+  else if (instead == kMmaOfFloats)
+    mma_bf16(floats, {}, {});
+  else if (instead == kShuffle)
+    sums[0] = __shfl_xor_sync(~0u, sums[0], 1);
+  else if (instead == kWarpBarrier)
+    warp_sync(0);
+  seen[threadIdx.x] = sums[0] + static_cast<int>(floats[0]);
+}
+
+// Sums of exponentials that a warp has for all heads of which there is room, after eight positions
+// of a key of which there are fewer heads.
+__global__ void add_positions(decode::Attention attention, const float* q, int heads, float* sums) {
+  decode::WarpAttention own;
+  own.add(attention, q, heads, threadIdx.x / 4 * attention.head_size, true, 4);
+  if (threadIdx.x == 0)
+    for (int h = 0; h < decode::kMostHeads; ++h) sums[h] = own.sum[h];
 }
 
 // One block does not come to the grid's barrier, or a part of the threads not to their block's.
@@ -139,8 +176,25 @@ __global__ void touch_shared(unsigned* words, int bytes) {
   }
 }
 
-__global__ void misaligned(unsigned* words) {
-  publish(reinterpret_cast<uint2*>(words + 1), uint2{1, 2});
+// An address has an offset to where it should be.
+enum Access : int { kPublish, kObserve, kAdd, kAcquire, kCopyFrom, kCopyTo };
+__global__ void misaligned(int access, unsigned char* memory, int offset) {
+  unsigned char* const at = memory + offset;
+  auto* const shared = static_cast<unsigned char*>(shared_memory());
+  if (access == kPublish)
+    publish(reinterpret_cast<uint4*>(at), uint4{1, 2, 3, 4});
+  else if (access == kObserve)
+    memory[64] = static_cast<unsigned char>(observe(reinterpret_cast<const uint4*>(at)).x);
+  else if (access == kAdd)
+    add_release(reinterpret_cast<unsigned*>(at), 1, 0);
+  else if (access == kAcquire)
+    memory[64] = static_cast<unsigned char>(load_acquire(reinterpret_cast<unsigned*>(at), 0));
+  else if (access == kCopyFrom)
+    copy_async(shared, at);
+  else
+    copy_async(shared + offset, memory);
+  commit_copies();
+  wait_copies<0>(0);
 }
 
 // Which thread of the grid ran, in order: once at its start, and after each round. Warps do not
@@ -202,16 +256,28 @@ int run_copy_groups(uint4* from, uint4* seen, int changes) {
   return start(1, 32, 2 * 32 * 16, copy_groups, from, seen, changes);
 }
 int run_mma_s8(const unsigned* a, const unsigned* b, int* sums) {
-  return start(1, 32, 0, multiply<int, mma_s8>, a, b, sums);
+  return start(1, 32, 0, multiply<MmaS8, int>, a, b, sums);
 }
 int run_mma_f16(const unsigned* a, const unsigned* b, float* sums) {
-  return start(1, 32, 0, multiply<float, mma_f16>, a, b, sums);
+  return start(1, 32, 0, multiply<MmaF16, float>, a, b, sums);
 }
 int run_mma_bf16(const unsigned* a, const unsigned* b, float* sums) {
-  return start(1, 32, 0, multiply<float, mma_bf16>, a, b, sums);
+  return start(1, 32, 0, multiply<MmaBf16, float>, a, b, sums);
 }
 int run_mma_of_half_a_warp(const unsigned* a, const unsigned* b, int* sums) {
-  return start(1, 16, 0, multiply<int, mma_s8>, a, b, sums);
+  return start(1, 16, 0, multiply<MmaS8, int>, a, b, sums);
+}
+int run_mma_in_part(int instead, int* seen) {
+  return start(1, 32, 0, multiply_in_part, instead, seen);
+}
+int run_add_positions(void* keys, void* values, const float* q, int head_size, int heads,
+                      float* sums) {
+  decode::Attention attention{};
+  attention.head_size = head_size;
+  attention.scale = 1;
+  attention.keys = keys;
+  attention.values = values;
+  return start(1, 32, 0, add_positions, attention, q, heads, sums);
 }
 int run_hang(unsigned blocks, unsigned* counter, int absent_block, int absent_threads) {
   return start(blocks, 64, 0, hang, counter, absent_block, absent_threads);
@@ -229,7 +295,9 @@ int run_give_up(unsigned* counter, unsigned* seconds) {
 }
 int run_diverge(unsigned* lanes) { return start(1, 32, 0, diverge, lanes); }
 int run_meet_elsewhere() { return start(1, 64, 0, meet_elsewhere); }
-int run_misaligned(unsigned* words) { return start(1, 1, 0, misaligned, words); }
+int run_misaligned(int access, unsigned char* memory, int offset) {
+  return start(1, 1, 64, misaligned, access, memory, offset);
+}
 int run_touch_shared(unsigned blocks, unsigned* words, int bytes) {
   return start(blocks, 1, bytes, touch_shared, words, bytes);
 }

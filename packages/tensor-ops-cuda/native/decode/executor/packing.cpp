@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "declaration/errors.h"
 #include "decode/program/alignment.h"
 #include "decode/program/sizes.h"
 
@@ -107,7 +108,21 @@ PanelPlan plan_panels(WeightFormat format, std::size_t rows, std::size_t columns
     add_size("weights", plan.bytes,
              aligned(size_product("weights", static_cast<std::size_t>(tiles), tile_bytes(panel))));
   }
+  require_shared_tiles(plan.panels);
   return plan;
+}
+
+// Where warps share a tile, they meet after their last read of a panel, and one thread keeps the
+// sums of the panels before (multiply() in decode/steps.cu).
+void require_shared_tiles(const std::vector<Panel>& panels) {
+  if (panels.size() < 2) return;
+  for (const Panel& panel : panels)
+    if (panel.log2_split < 1 || panel.log2_split != panels[0].log2_split)
+      throw Error(text("a matrix of ", panels.size(),
+                       " panels needs tiles that 2, 4 or 8 warps share, as many in each panel; got "
+                       "panels whose tiles are of ",
+                       joined(panels, [](const Panel& each) { return 1 << each.log2_split; }),
+                       " warps"));
 }
 
 void pack_tiles(const Panel& panel, std::size_t columns, std::size_t first, std::size_t end,

@@ -17,6 +17,9 @@ struct PanelPlan {
 };
 PanelPlan plan_panels(WeightFormat format, std::size_t rows, std::size_t columns);
 
+// Throws Error where the kernel would replace activations of a panel that a warp still reads.
+void require_shared_tiles(const std::vector<Panel>& panels);
+
 std::size_t tile_bytes(const Panel& panel);
 
 // Packs tiles of a panel, from `first` up to `end`. row(i) is the memory of the i-th row as it is

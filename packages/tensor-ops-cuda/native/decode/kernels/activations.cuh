@@ -3,7 +3,8 @@
 // Tensor cores: beside integers an activation is scale (q + q2 / 254), with one scale for 32
 // columns. One instruction multiplies both: its rows 0 to 7 are q of eight tokens, its rows 8 to 15
 // q2. Beside bfloat16 an activation is the sum of three numbers of bfloat16, which are all bits of
-// float32; the third is multiplied by an instruction of its own.
+// float32. The third is multiplied by an instruction of its own, in the rows 8 to 15 as well: it is
+// added to the sums of the second, so that those of the first are cut off half as often.
 #pragma once
 
 #include "decode/kernels/plan.h"
@@ -14,7 +15,7 @@
 namespace tensor_ops::decode {
 
 constexpr int kTermBytes = 64;  // of a token in a block: two terms
-// The third term of a token in a block of bfloat16, with zeros in place of a fourth.
+// The third term of a token in a block of bfloat16, with zeros in the rows of first terms.
 constexpr int kThirdBytes = 64;
 
 // Every block has room for kMostTokens tokens, whatever the step has, so that the strides are
@@ -165,8 +166,8 @@ class TermActivations : public ActivationWriter {
       store(two + word % 4 * 4 + word / 4 * 2, words[0]);
       store(two + word % 4 * 4 + word / 4 * 2 + 1, words[1]);
       auto* const third = reinterpret_cast<unsigned*>(second_part_ + at * kThirdBytes);
-      store(third + word % 4 * 4 + word / 4 * 2, words[2]);
-      store(third + word % 4 * 4 + word / 4 * 2 + 1, 0u);
+      store(third + word % 4 * 4 + word / 4 * 2, 0u);
+      store(third + word % 4 * 4 + word / 4 * 2 + 1, words[2]);
     }
   }
 

@@ -96,9 +96,10 @@ struct WarpAttention {
   }
 
   // Adds eight positions; `at` and `is_seen` are those of position lane / 4. Four lanes share a
-  // key, and `lanes_of_row` lanes a value. Values are loaded before the scores are computed.
-  DEVICE void add(const Attention& attention, const float* q, std::int64_t at, bool is_seen,
-                  int lanes_of_row) {
+  // key, and `lanes_of_row` lanes a value. Values are loaded before the scores are computed. What q
+  // has of others than the first `heads` heads is not read.
+  DEVICE void add(const Attention& attention, const float* q, int heads, std::int64_t at,
+                  bool is_seen, int lanes_of_row) {
     const int size = attention.head_size, lane = lane_of_thread();
     const bool is_half = attention.is_half;
     const int positions_at_once = 32 / lanes_of_row, loads = 8 / positions_at_once;
@@ -125,7 +126,7 @@ struct WarpAttention {
       expand_all(keys, is_half);
 #pragma unroll
       for (int i = 0; i < kVectors; ++i)
-        if (d + i * 32 < size) add_products(score, keys[i], q + d + i * 32, size);
+        if (d + i * 32 < size) add_products(score, keys[i], q + d + i * 32, size, heads);
     }
     weigh(score, attention.scale, is_seen);
 
@@ -157,13 +158,16 @@ struct WarpAttention {
   }
 
  private:
-  // Absent heads are computed like the others, and their scores are not used.
+  // Absent heads are computed with the queries of the first, and their results are not used: behind
+  // those of the present heads is what other warps write.
   DEVICE static void add_products(float (&score)[kMostHeads], const CacheVector& key,
-                                  const float* q, int size) {
+                                  const float* q, int size, int heads) {
 #pragma unroll
-    for (int h = 0; h < kMostHeads; ++h)
+    for (int h = 0; h < kMostHeads; ++h) {
+      const float* const of_head = q + (h < heads ? h * size : 0);
 #pragma unroll
-      for (int k = 0; k < 8; ++k) score[h] = fused(key.element[k], q[h * size + k], score[h]);
+      for (int k = 0; k < 8; ++k) score[h] = fused(key.element[k], of_head[k], score[h]);
+    }
   }
 
   // Replaces scores by exp(score - largest), and rescales the accumulators to the new largest.
@@ -229,7 +233,7 @@ DEVICE void attend_to_span(const Attention& attention, const Steps& steps, unsig
     const bool is_seen = position >= spans.begin && position < spans.length;
     const std::int64_t at = cache_place(attention, steps.page_table, steps.pages_per_request, slot,
                                         kv_head, is_seen ? position : spans.length - 1);
-    own.add(attention, q, at, is_seen, lanes_of_row);
+    own.add(attention, q, heads, at, is_seen, lanes_of_row);
   }
   own.join_lanes(lanes_of_row);
 #pragma unroll
