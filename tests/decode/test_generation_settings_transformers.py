@@ -11,7 +11,6 @@ import torch
 from transformers import GenerationConfig, LlamaForCausalLM, LogitsProcessorList
 
 import tensor_ops_decode
-from byte_models import save_model
 from tensor_ops_decode import FileFormatError, open_weights
 from tensor_ops_decode.models.generation_settings import end_tokens_of, generation_defaults
 
@@ -25,13 +24,6 @@ SAME_NUMBERS = [("top_k", 1.0), ("top_k", 2.0), ("top_k", 16.0)]
 BEYOND = [("temperature", math.inf), ("repetition_penalty", math.inf), ("top_k", 2**70)]
 BEYOND += [("top_k", False)]
 BEYOND += [("do_sample", each) for each in ("0.7", "", [], [1], {})]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    save_model(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
