@@ -77,6 +77,10 @@ CONFIGS = {
     "an object": {"extra_special_tokens": {"tool_token": "<tool>", "t2": "<T2>"}},
     "additional": {"additional_special_tokens": ["<b>", "<x>"]},
     "both": {"additional_special_tokens": ["<b>"], "extra_special_tokens": ["<x>"]},
+    "an object and additional": {
+        "extra_special_tokens": {"tool_token": "<tool>"},
+        "additional_special_tokens": ["<x>", "<s>"],
+    },
     "an own name": {"tool_token": "<tool>", "bos_token": "<s>"},
     "split": {"bos_token": "<s>", "split_special_tokens": True},
     "add both": {**BOTH, "add_bos_token": True, "add_eos_token": True},

@@ -109,6 +109,11 @@ def test_the_time_can_be_written():
     assert int(text) in (time.localtime().tm_year, time.localtime().tm_year - 1)
 
 
+def test_a_key_whose_value_is_none_counts_as_missing():
+    template = ChatTemplate("{% for m in messages %}{{ m.role }}:{{ m.content }}|{% endfor %}")
+    assert template.render([{"role": "assistant", "content": None}]) == "assistant:|"
+
+
 def test_a_template_may_refuse_its_messages():
     template = ChatTemplate("{{ raise_exception('Roles must alternate') }}")
     with pytest.raises(ChatTemplateError, match="the chat template failed: Roles must alternate"):

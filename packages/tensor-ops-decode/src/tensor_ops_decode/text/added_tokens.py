@@ -12,14 +12,13 @@ from typing import Any, TypeAlias
 
 import tokenizers
 
+from tensor_ops_decode.text.special_tokens_map import STANDARD
 from tensor_ops_decode.weights.safetensors import read_json_if_there
 
 __all__ = ["add_tokens"]
 
 _Token: TypeAlias = dict[str, Any]
 
-# The names that every model may have, in the order in which their tokens are added.
-_STANDARD = [f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")]
 _FLAGS = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
 
 
@@ -44,7 +43,7 @@ def add_tokens(tokenizer: tokenizers.Tokenizer, folder: Path, names: Mapping[str
     config = read_json_if_there(folder / "tokenizer_config.json")
     has_decoder = "added_tokens_decoder" in config
     legacy = {} if has_decoder else read_json_if_there(folder / "special_tokens_map.json")
-    standard = [names[key] for key in _STANDARD if key in names]
+    standard = [names[f"{key}_token"] for key in STANDARD if f"{key}_token" in names]
     extra = _extra(config, legacy)
     own = {n: each.__getstate__() for n, each in tokenizer.get_added_tokens_decoder().items()}
     if has_decoder:
@@ -81,14 +80,31 @@ def _decoder(value: object) -> dict[int, _Token]:
 
 
 def _extra(config: Mapping[str, Any], legacy: Mapping[str, Any]) -> list[_Token]:
-    """Return the special tokens that have no name."""
-    first = config.get("extra_special_tokens") or config.get("additional_special_tokens")
-    second = legacy.get("extra_special_tokens")
-    if not isinstance(first, list) and not isinstance(second, list):
-        second = legacy.get("additional_special_tokens")
-    tokens = [_token(value) for value in first] if isinstance(first, list) else []
-    others = second if isinstance(second, list) else []
-    return [*tokens, *(_token(value) | {"special": True} for value in others)]
+    """Return the special tokens that have no name.
+
+    The older of two keys counts where the newer one is missing or an object, whose tokens have
+    names, and in the configuration where the newer one has no tokens.
+    """
+    newer, older = "extra_special_tokens", "additional_special_tokens"
+    given = {key: config[key] for key in (newer, older) if key in config}
+    if older in given and not given.get(newer):
+        given[newer] = given.pop(older)
+    found = {key: _tokens(value) for key, value in given.items() if not isinstance(value, dict)}
+    if newer in legacy:
+        found[newer] = [*found.get(newer, []), *_special(_tokens(legacy[newer]))]
+    if isinstance(legacy.get(newer), dict):
+        del found[newer]
+    if older in legacy:
+        found[older] = _special(_tokens(legacy[older]))
+    return found.get(newer, found.get(older, []))
+
+
+def _tokens(values: object) -> list[_Token]:
+    return [_token(value) for value in values] if isinstance(values, list) else []
+
+
+def _special(tokens: list[_Token]) -> list[_Token]:
+    return [token | {"special": True} for token in tokens]
 
 
 def _token(value: object) -> _Token:

@@ -10,11 +10,11 @@ import numpy as np
 
 __all__ = [
     "REASONING",
+    "check_messages",
     "check_objects",
-    "checked_messages",
     "json_values",
     "listed",
-    "with_reasoning",
+    "seen_messages",
 ]
 
 # By which names a message may have its reasoning; templates read the first, or the second.
@@ -64,22 +64,11 @@ def listed(messages: Any) -> Any:
     return list(messages) if isinstance(messages, Iterable) else messages
 
 
-def checked_messages(messages: Any) -> list[dict[str, Any]]:
-    """Return the messages of one conversation without the keys whose value is null.
-
-    Raises
-    ------
-    ValueError
-        If there are none.
-    TypeError
-        If one is no object.
-    """
+def check_messages(messages: Any) -> None:
+    """Raise a ValueError unless a conversation has messages, a TypeError if one is no object."""
     check_objects("messages", messages)
     if not messages:
         raise ValueError("a conversation has at least one message, got none")
-    return [
-        {key: value for key, value in message.items() if value is not None} for message in messages
-    ]
 
 
 def check_objects(name: str, values: Any) -> None:
@@ -92,13 +81,17 @@ def check_objects(name: str, values: Any) -> None:
             raise TypeError(f"{expected}, but {name}[{number}] is {value!r:.80}")
 
 
-def with_reasoning(messages: Iterable[Any]) -> list[Any]:
-    """Return messages that have their reasoning by each name that a template may read."""
-    return [_with_reasoning(each) if isinstance(each, dict) else each for each in messages]
+def seen_messages(messages: Iterable[Any]) -> list[Any]:
+    """Return messages as templates see them.
+
+    Keys whose value is null are left out, and reasoning is there by each name that is read.
+    """
+    return [_seen(each) if isinstance(each, dict) else each for each in messages]
 
 
-def _with_reasoning(message: dict[str, Any]) -> dict[str, Any]:
-    found = [message[name] for name in REASONING if message.get(name) is not None]
+def _seen(given: dict[str, Any]) -> dict[str, Any]:
+    message = {key: value for key, value in given.items() if value is not None}
+    found = [message[name] for name in REASONING if name in message]
     if not found:
         return message
     return {"thinking": found[0], **message, "reasoning_content": found[0]}

@@ -17,7 +17,7 @@ from jinja2.exceptions import SecurityError
 from jinja2.parser import Parser
 
 from tensor_ops import TensorOpsError
-from tensor_ops_decode.text.chat_messages import json_values, with_reasoning
+from tensor_ops_decode.text.chat_messages import json_values, seen_messages
 from tensor_ops_decode.text.final_message import FinalMessage
 from tensor_ops_decode.text.template_sandbox import BoundedEnvironment
 
@@ -73,7 +73,8 @@ class ChatTemplate:
         Parameters
         ----------
         messages : sequence of mapping
-            Each has a ``role`` and ``content``; the template decides what else.
+            Each has a ``role`` and ``content``; the template decides what else. A key whose value
+            is None counts as missing.
         add_generation_prompt : bool, optional
             Whether the text ends where the model's answer begins; by default it does, unless the
             final message is continued.
@@ -109,7 +110,7 @@ class ChatTemplate:
             **variables,
         }
         seen = json_values(given)
-        seen["messages"] = with_reasoning(seen["messages"])
+        seen["messages"] = seen_messages(seen["messages"])
         if not continue_final_message:
             return self._rendered(seen, str)
         field = continue_final_message if isinstance(continue_final_message, str) else "content"

@@ -95,7 +95,7 @@ def open_chat_templates(weights: Weights, tokenizer: Tokenizer) -> ChatTemplates
         variables = special_token_names_of_gguf(weights, tokenizer)
     else:
         folder = Path(weights.path)
-        sources, variables = _of_folder(folder), special_token_names(folder)
+        sources, variables = _of_folder(folder), special_token_names(folder, tokenizer.pad_token)
     for name, source in sources.items():
         if not isinstance(source, str):
             raise FileFormatError(

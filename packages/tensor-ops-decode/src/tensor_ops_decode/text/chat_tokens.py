@@ -17,8 +17,8 @@ from typing import Any
 
 from tensor_ops_decode.text.arguments import check_texts, texts_in
 from tensor_ops_decode.text.chat_messages import (
+    check_messages,
     check_objects,
-    checked_messages,
     json_values,
     listed,
 )
@@ -54,7 +54,7 @@ def encode_chat(
     """
     given = json_values({**variables, "messages": listed(messages)})
     check_texts(given)
-    given["messages"] = checked_messages(given["messages"])
+    check_messages(given["messages"])
     for name in ("tools", "documents"):
         if given.get(name) is not None:
             check_objects(name, given[name])
@@ -63,8 +63,8 @@ def encode_chat(
     names = tokenizer.special_names
     if parse_special_tokens:
         return tokenizer.encode(text, add_special_tokens=False, parse_special_tokens=True)
-    # A template's own variables, such as bos_token, are marks whoever gives them. A folder may
-    # name a token as what is never one.
+    # A template's own variables, such as bos_token, are marks whoever gives them; but not those by
+    # whose names a folder calls a token and a caller gives texts.
     own = template.variables.keys() & variables.keys() - {"tools", "documents"}
     marks = {name: given.pop(name) for name in own}
     places = _own_places(names, partial(render, **marks), text, given)

@@ -1,13 +1,16 @@
 """Opens the tokenizer of a model, whichever kind its files are."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import tokenizers
+from tokenizers import decoders, pre_tokenizers
 
 from tensor_ops_decode.models.generation_settings import end_tokens_of
 from tensor_ops_decode.text.added_tokens import add_tokens
 from tensor_ops_decode.text.gguf_tokenizer import END_TOKENS, build_from_gguf
-from tensor_ops_decode.text.special_tokens_map import special_token_names
+from tensor_ops_decode.text.special_tokens_map import special_token_names, tokenizer_class
 from tensor_ops_decode.text.tokenizer import MissingTokenizer, Tokenizer, is_of_library
 from tensor_ops_decode.weights.gguf import GgufFile
 from tensor_ops_decode.weights.model_file import FileFormatError, read_model_file
@@ -49,9 +52,11 @@ def _from_folder(weights: Weights) -> Tokenizer:
         return MissingTokenizer(path)
     tokenizer = tokenizers.Tokenizer.from_buffer(read_model_file(path))
     tokenizer.no_truncation()
-    tokenizer.no_padding()
     config = read_json_if_there(folder / "tokenizer_config.json")
-    names = special_token_names(folder)
+    if tokenizer_class(folder, config) == "LlamaTokenizer":
+        _cut_as_llama_tokenizer(tokenizer, config)
+    padding = tokenizer.padding
+    names = special_token_names(folder, padding["pad_token"] if padding else None)
     add_tokens(tokenizer, folder, names)
     bos, eos = (
         tokenizer.token_to_id(names[key]) if key in names else None
@@ -65,4 +70,24 @@ def _from_folder(weights: Weights) -> Tokenizer:
         eos=eos,
         end_tokens=ends | end_tokens_of(weights),
         split_special_tokens=config.get("split_special_tokens") is True,
+    )
+
+
+def _cut_as_llama_tokenizer(tokenizer: tokenizers.Tokenizer, config: Mapping[str, Any]) -> None:
+    """Let a tokenizer cut texts as transformers' class LlamaTokenizer does, whatever its file says.
+
+    The class takes vocabulary and merges from the file and has a pipeline of its own. Files of
+    Llama 2 write spaces by a normalizer, which also writes one behind each special token.
+    """
+    adds_space = config.get("add_prefix_space") in (None, True)
+    scheme = "always" if config.get("legacy") else "first"
+    tokenizer.model.unk_token = None
+    tokenizer.model.fuse_unk = tokenizer.model.byte_fallback = True
+    tokenizer.normalizer = None
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(
+        prepend_scheme=scheme if adds_space else "never", split=False
+    )
+    strip = [decoders.Strip(" ", 1, 0)] if adds_space else []
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), *strip]
     )

@@ -56,6 +56,8 @@ class Tokenizer:
         The tokens after which a model has no more to say, `eos` and those that end a turn.
     adds_bos : bool
         Whether the model expects texts to begin with `bos`, so that `encode` adds it.
+    pad_token : str or None
+        The name of the token that its file pads with, if it says so.
     """
 
     def __init__(
@@ -74,6 +76,9 @@ class Tokenizer:
         self._added = tokenizer.get_added_tokens_decoder()
         self._placed: PlacedTokens | None = None
         self._quote = ""
+        padding = tokenizer.padding
+        tokenizer.no_padding()
+        self.pad_token: str | None = padding["pad_token"] if padding else None
         self.vocab_size: int = tokenizer.get_vocab_size()
         self.bos, self.eos = bos, eos
         self.end_tokens = frozenset(end_tokens) | ({eos} if eos is not None else set())
