@@ -35,6 +35,6 @@ def read_text(read: Callable[[int], str]) -> str:
     if len(text) > MOST_CHARACTERS:
         raise TensorOpsError(
             f"standard input has a text of more than {MOST_CHARACTERS} characters; expected a "
-            "prompt, or messages that are a line each, of at most as many"
+            "prompt, or a line of a conversation, of at most that many"
         )
     return text

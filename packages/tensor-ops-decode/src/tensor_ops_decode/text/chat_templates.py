@@ -11,7 +11,7 @@ from tensor_ops_decode.text.special_tokens_map import (
 )
 from tensor_ops_decode.text.tokenizer import Tokenizer
 from tensor_ops_decode.weights.gguf import GgufFile
-from tensor_ops_decode.weights.model_file import FileFormatError, read_model_text
+from tensor_ops_decode.weights.model_file import FileFormatError, is_there, read_model_text
 from tensor_ops_decode.weights.safetensors import read_json_if_there
 from tensor_ops_decode.weights.tensor import Weights
 
@@ -119,9 +119,10 @@ def _of_gguf(file: GgufFile) -> dict[str, Any]:
 
 def _of_folder(folder: Path) -> dict[str, Any]:
     """Return the templates in files of their own, or else those in tokenizer_config.json."""
-    files = {path.stem: path for path in (folder / "additional_chat_templates").glob("*.jinja")}
-    if (folder / "chat_template.jinja").exists():
-        files.setdefault("default", folder / "chat_template.jinja")
+    named, default = folder / "additional_chat_templates", folder / "chat_template.jinja"
+    files = {path.stem: path for path in named.glob("*.jinja")} if is_there(named) else {}
+    if is_there(default):
+        files.setdefault("default", default)
     if files:
         return {name: read_model_text(path) for name, path in files.items()}
     path = folder / "tokenizer_config.json"

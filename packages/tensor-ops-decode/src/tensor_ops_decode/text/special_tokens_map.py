@@ -6,7 +6,7 @@ from typing import Any
 
 from tensor_ops_decode.text.tokenizer import Tokenizer
 from tensor_ops_decode.weights.gguf import GgufFile
-from tensor_ops_decode.weights.model_file import read_model_file
+from tensor_ops_decode.weights.model_file import is_there, read_model_file
 from tensor_ops_decode.weights.safetensors import read_json_if_there
 
 __all__ = ["CLASS_DEFAULTS", "special_token_names", "special_token_names_of_gguf"]
@@ -79,7 +79,7 @@ def _class_defaults(folder: Path, config: Mapping[str, Any]) -> Mapping[str, str
     named = given.removesuffix("Fast") if isinstance(given, str) else None
     name = _ONLY_CLASS_OF_TYPE.get(kind, named or _CLASS_OF_TYPE.get(kind, _WITHOUT))
     path = folder / "tokenizer.json"
-    if name == "LlamaTokenizer" and path.exists() and b'"ByteLevel"' in read_model_file(path):
+    if name == "LlamaTokenizer" and is_there(path) and b'"ByteLevel"' in read_model_file(path):
         return {}  # transformers takes no class of SentencePiece for it, whatever the folder says
     return CLASS_DEFAULTS.get(name, {})
 
