@@ -17,6 +17,7 @@ import tensor_ops_decode
 from byte_models import TEMPLATE, save_model
 from tensor_ops.__main__ import main
 from tensor_ops_decode.generation.chat_session import ChatSession
+from tensor_ops_decode.generation.standard_input import MOST_CHARACTERS
 
 USER = [{"role": "user", "content": "hi"}]
 CHAT = ["--chat", "--backend=python", "--max-new-tokens=4", "--ignore-eos"]
@@ -222,6 +223,33 @@ def test_a_prompt_of_a_pipe_that_is_no_utf_8_is_an_error(run, folder):
     done = run(folder, "-", stdin="\udcff")
     assert (done.returncode, done.err.count("\n")) == (1, 1), done.err
     assert "utf-8" in done.err
+
+
+class Endless(io.RawIOBase):
+    """A device that never ends, but for a bound of the test itself."""
+
+    def __init__(self):
+        self.left = 2 * MOST_CHARACTERS
+
+    def readable(self):
+        return True
+
+    def readinto(self, place):
+        size = min(len(place), self.left)
+        place[:size] = bytes(size)
+        self.left -= size
+        return size
+
+
+@pytest.mark.parametrize("words", [["-", "--backend=python"], CHAT], ids=["prompt", "messages"])
+def test_standard_input_without_an_end_is_not_read_for_ever(monkeypatch, capsys, folder, words):
+    endless = Endless()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(endless), "utf-8"))
+    assert main(["generate", str(folder), *words]) == 1
+    told = capsys.readouterr().err
+    assert f"a text of more than {MOST_CHARACTERS} characters; expected" in told
+    assert told.count("\n") == 1
+    assert endless.left > MOST_CHARACTERS // 2
 
 
 def test_a_conversation_needs_a_template_before_its_first_message(run, tmp_path):

@@ -70,7 +70,7 @@ VALUES = {
     "sliding_window_pattern": [1, 2],
     "use_sliding_window": [True, False],
     "max_window_layers": [0, 2],
-    "layer_types": [["full_attention"] * 3, ["sliding_attention", "full_attention"] * 2],
+    "layer_types": [["full_attention"] * 3, ["sliding_attention", "full_attention"] * 2, None],
     "hidden_act": ["gelu", "relu", "silu", "gelu_pytorch_tanh"],
     "hidden_activation": ["gelu", "silu", "gelu_pytorch_tanh"],
     "query_pre_attn_scalar": [7],
@@ -122,25 +122,29 @@ def sampled(families):
 
 @pytest.fixture(scope="module", params=sampled(FAMILIES))
 def saved(request, tmp_path_factory):
-    """A family, the folder of a small model, its settings and its logits after the prompt."""
-    config, model_class = classes_of(request.param)
+    """The folder of a small model of a family, its settings and its logits after the prompt."""
     folder = tmp_path_factory.mktemp(request.param)
+    settings = save(request.param, folder)
+    return folder, settings, of_transformers(folder)
+
+
+def save(family, folder):
+    """Save a small model of a family, and return its settings."""
+    config, model_class = classes_of(family)
     torch.manual_seed(0)
-    model = model_class(config(**SIZES, **FAMILIES[request.param]))
+    model = model_class(config(**SIZES, **FAMILIES[family]))
     for name, parameter in model.named_parameters():
         if name.endswith(("norm.weight", "bias")):  # which begin as all ones or zeros
             parameter.data.add_(torch.randn_like(parameter), alpha=0.2)
     model.save_pretrained(folder)
-    settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    return request.param, folder, settings, of_transformers(request.param, folder)
+    return json.loads((folder / "config.json").read_text(encoding="utf-8"))
 
 
 @torch.no_grad()
-def of_transformers(family, folder):
+def of_transformers(folder):
     """Return the logits after the prompt; None where transformers cannot run the model."""
-    _, model_class = classes_of(family)
     try:
-        model, found = model_class.from_pretrained(
+        model, found = transformers.AutoModelForCausalLM.from_pretrained(
             folder, attn_implementation="eager", dtype=torch.float32, output_loading_info=True
         )
         if found["missing_keys"]:  # it takes random numbers instead
@@ -188,14 +192,14 @@ def disagreement(right, theirs, ours, key):
 
 
 def test_every_key_means_what_it_means_to_transformers(saved):
-    family, folder, settings, right = saved
+    folder, settings, right = saved
     assert np.abs(of_the_engine(folder) - right).max() < BOUND
     wrong = []
     for key, values in VALUES.items():
         for value in values:
             text = json.dumps(changed(settings, key, value))
             (folder / "config.json").write_text(text, encoding="utf-8")
-            found = disagreement(right, of_transformers(family, folder), of_the_engine(folder), key)
+            found = disagreement(right, of_transformers(folder), of_the_engine(folder), key)
             if found is not None:
                 wrong.append(f"{key} {value}: {found}")
     assert wrong == []

@@ -37,6 +37,8 @@ TEXTS = [
     "model.safetensors.index.json",
 ]
 TENSORS = ["model.safetensors", "shard.safetensors"]
+TEMPLATES = ["additional_chat_templates", "additional_chat_templates/rag.jinja"]
+BROKEN = "the link is broken, it leads to 'gone'; download the model again"
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +67,8 @@ def replace(whole, tmp_path):
         for other, path in others.items():
             (tmp_path / other).symlink_to(path)
         use_everything(tmp_path)
-        (tmp_path / name).unlink()
+        (tmp_path / name).unlink(missing_ok=True)
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         make(tmp_path / name)
         return tmp_path
 
@@ -117,6 +120,20 @@ def test_a_folder_is_an_error_that_names_it(replace, name):
     folder = replace(name, lambda path: path.mkdir())
     with pytest.raises(OSError, match=name):
         use_everything(folder)
+
+
+@pytest.mark.parametrize("name", [*TEXTS, *TENSORS, "added_tokens.json", *TEMPLATES])
+def test_a_link_that_leads_nowhere_is_named(replace, name):
+    folder = replace(name, lambda path: path.symlink_to("gone"))
+    assert_refused(folder, name, BROKEN)
+
+
+def test_a_link_to_no_model_is_named(tmp_path):
+    (tmp_path / "model").symlink_to("gone")
+    with pytest.raises(FileFormatError, match=rf"model: {BROKEN}"):
+        open_weights(tmp_path / "model")
+    with pytest.raises(FileNotFoundError):
+        open_weights(tmp_path / "gone")
 
 
 @pytest.mark.parametrize("name", TEXTS)

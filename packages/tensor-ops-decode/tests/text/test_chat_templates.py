@@ -96,8 +96,11 @@ def test_errors_say_which_names_there_are_and_how_to_choose(tmp_path):
         with pytest.raises(TypeError, match="chat_template must be the name of a template, or its"):
             opened(folder).chosen(name)
     (tmp_path / "tokenizer_config.json").unlink()
-    with pytest.raises(ValueError, match=r"no chat template; give it .*: chat_template="):
-        opened(folder).chosen("rag")
+    for name, given in [(None, ""), ("foo", "; got the name 'foo'"), ("default", "; got the name")]:
+        with pytest.raises(ValueError, match=f"the model has no chat template{given}") as raised:
+            opened(folder).chosen(name)
+        assert "--chat-template in the shell" in str(raised.value)
+        assert ("got the name" in str(raised.value)) == bool(given)
     assert opened(folder).chosen("{{ 7 * 7 }}").render([]) == "49"
 
 

@@ -55,6 +55,13 @@ def test_a_missing_part_is_named(parts, missing):
             open_weights(left)
 
 
+def test_a_broken_link_in_the_place_of_a_part_is_named(parts):
+    parts[1].unlink()
+    parts[1].symlink_to("gone")
+    with pytest.raises(FileFormatError, match=rf"{parts[1].name}: the link is broken, .*'gone'"):
+        open_weights(parts[0])
+
+
 def test_a_part_of_another_name_is_an_error(parts):
     other = parts[1].with_name("other.gguf")
     parts[1].rename(other)

@@ -21,6 +21,7 @@ from tensor_ops_decode.commands.text_streams import use_utf8
 from tensor_ops_decode.completion import Completion
 from tensor_ops_decode.generation.chat_session import ChatSession, converse
 from tensor_ops_decode.generation.model import MAX_NEW_TOKENS, Model, describe
+from tensor_ops_decode.generation.standard_input import read_text
 from tensor_ops_decode.ranks.communicator import Communicator
 from tensor_ops_decode.serving.sampling import Sampling
 
@@ -122,11 +123,7 @@ def _prompt(prompt: str | None) -> str | None:
         return prompt
     if sys.stdin is None:
         raise TensorOpsError("the prompt - is standard input, which is closed")
-    try:
-        text = sys.stdin.read()
-        text.encode()  # a byte that is no UTF-8 may have become a lone surrogate
-    except UnicodeError as error:
-        raise TensorOpsError(f"standard input is not UTF-8: {error}") from None
+    text = read_text(sys.stdin.read)
     # A newline at the end is from programs such as echo, and no part of the prompt.
     return text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
 

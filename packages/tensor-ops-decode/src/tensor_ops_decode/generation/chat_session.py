@@ -10,6 +10,7 @@ from typing import Any
 from tensor_ops import TensorOpsError
 from tensor_ops_decode.completion import Completion
 from tensor_ops_decode.generation.model import MAX_NEW_TOKENS, Model
+from tensor_ops_decode.generation.standard_input import read_text
 from tensor_ops_decode.ranks.communicator import ONE_RANK, Communicator
 
 __all__ = ["ChatSession", "converse"]
@@ -138,7 +139,7 @@ def converse(
     Raises
     ------
     TensorOpsError
-        If standard input is closed, or is not text.
+        If standard input is closed, is not text, or has too long a line.
     ValueError
         If a message has no answer, and standard input is no terminal.
     KeyboardInterrupt
@@ -215,10 +216,7 @@ def _line(on_terminal: bool) -> str:
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401  lets `input` edit the line
         return input(PROMPT)
-    try:
-        line = sys.stdin.readline()
-    except UnicodeError as error:
-        raise TensorOpsError(f"standard input is not UTF-8: {error}") from None
+    line = read_text(sys.stdin.readline)
     if not line:
         raise EOFError
     return line

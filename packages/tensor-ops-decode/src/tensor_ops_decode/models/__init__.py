@@ -2,7 +2,8 @@
 
 Tested by tests/decode/test_family_defaults.py, tests/decode/test_family_formats.py,
 tests/decode/test_family_keys.py, tests/decode/test_family_settings.py,
-tests/decode/test_family_sizes.py and tests/decode/test_family_tensors.py.
+tests/decode/test_family_sizes.py, tests/decode/test_family_tensors.py and
+tests/decode/test_family_windows.py.
 """
 
 from typing import Any

@@ -97,8 +97,7 @@ def hugging_face_decoder(
         # transformers 5 keeps both settings of the rotation in one object.
         is_old = bool(settings.values.get("rope_scaling"))
         rope = settings.section("rope_scaling" if is_old else "rope_parameters")
-        base = settings.number("rope_theta")
-        made = hugging_face_rope(settings, rope, base, head_size, in_part=rotates_in_part)
+        made = hugging_face_rope(settings, rope, head_size, in_part=rotates_in_part)
         given["ropes"] = (made,) * layers
     names = given.pop("names", HUGGING_FACE_NAMES)
     # A matrix that is missing though the file promises two is an error.
@@ -129,14 +128,21 @@ def layer_windows(settings: Settings, is_windowed: Callable[[int], bool]) -> tup
     ----------
     settings : Settings
     is_windowed : callable
-        Whether a layer has the window, where the file does not list the types of the layers.
+        Whether a layer has the window; not called where the file lists the types of the layers.
     """
-    layers = settings.size("num_hidden_layers")
-    window = settings.size_or_null("sliding_window")
-    types = settings.values.get("layer_types")
+    windowed = _windowed_layers(settings, is_windowed)
+    # What no layer uses may be anything.
+    window = settings.size_or_null("sliding_window") if any(windowed) else 0
+    return tuple(window if each else 0 for each in windowed)
+
+
+def _windowed_layers(settings: Settings, is_windowed: Callable[[int], bool]) -> list[bool]:
+    """Return for each layer whether it has the window."""
+    layers, types = settings.size("num_hidden_layers"), settings.values.get("layer_types")
     if types is None:
-        return tuple(window if is_windowed(layer) else 0 for layer in range(layers))
-    known = {"full_attention": 0, "sliding_attention": window}
+        return [is_windowed(layer) for layer in range(layers)]
+    # The shorter name is one of older versions of transformers.
+    known = {"full_attention": False, "attention": False, "sliding_attention": True}
     if not isinstance(types, list) or len(types) != layers:
         raise FileFormatError(f"{settings.where}: layer_types must be a list of {layers} types")
     for each in types:
@@ -144,7 +150,7 @@ def layer_windows(settings: Settings, is_windowed: Callable[[int], bool]) -> tup
             raise FileFormatError(
                 f"{settings.where}: layer_types has {each!r:.80}; supported are {', '.join(known)}"
             )
-    return tuple(known[each] for each in types)
+    return [known[each] for each in types]
 
 
 def _kv_heads(settings: Settings, name: str, heads: int) -> int:

@@ -141,23 +141,30 @@ def _hugging_face2(files: Weights, settings: Settings) -> Decoder:
 
 def _hugging_face3(files: Weights, settings: Settings) -> Decoder:
     settings.require("hidden_activation", "gelu_pytorch_tanh")
-    period = settings.size("sliding_window_pattern")
-    windows = layer_windows(settings, lambda layer: (layer + 1) % period != 0)
+    windows = layer_windows(
+        settings, lambda layer: (layer + 1) % settings.size("sliding_window_pattern") != 0
+    )
     # Before version 5, transformers kept the two rotations in settings of other names.
     ropes, old = settings.section("rope_parameters"), settings.section("rope_scaling")
     is_new = settings.values.get("rope_parameters") is not None
     new = ropes.section("full_attention").values if is_new else {"rope_type": "default"}
-    everywhere = Settings(settings.where, {**new, **old.values})
-    size, base = settings.size("head_dim"), settings.number("rope_theta")
-    full = hugging_face_rope(settings, everywhere, base, size)
-    base = settings.number("rope_local_base_freq")
-    within = hugging_face_rope(settings, ropes.section("sliding_attention"), base, size)
+    described = {
+        True: (ropes.section("sliding_attention"), "rope_local_base_freq"),
+        False: (Settings(settings.where, {**new, **old.values}), "rope_theta"),
+    }
+    has_window, size = tuple(map(bool, windows)), settings.size("head_dim")
+    # What no layer uses may be anything.
+    made = {
+        kind: hugging_face_rope(settings, rope, size, base=base)
+        for kind, (rope, base) in described.items()
+        if kind in has_window
+    }
     return _hugging_face(
         files,
         settings,
         names=_HUGGING_FACE3,
         windows=windows,
-        ropes=tuple(within if window else full for window in windows),
+        ropes=tuple(made[kind] for kind in has_window),
         scale=settings.number("query_pre_attn_scalar") ** -0.5,
         logit_cap=settings.number_or_null("final_logit_softcapping"),
     )

@@ -1,6 +1,11 @@
 """Llama 1 to 3, SmolLM and models of the same architecture; Mistral, which has a window."""
 
-from tensor_ops_decode.models.checkpoint import DEFAULTS, gguf_decoder, hugging_face_decoder
+from tensor_ops_decode.models.checkpoint import (
+    DEFAULTS,
+    gguf_decoder,
+    hugging_face_decoder,
+    layer_windows,
+)
 from tensor_ops_decode.models.decoder import Decoder, Family
 from tensor_ops_decode.models.settings import Settings
 from tensor_ops_decode.weights import Weights
@@ -34,7 +39,8 @@ def _llama(files: Weights, settings: Settings) -> Decoder:
 
 
 def _mistral(files: Weights, settings: Settings) -> Decoder:
-    windows = (settings.size_or_null("sliding_window"),) * settings.size("num_hidden_layers")
+    # For a file that lists the types of its layers, transformers takes the class of Ministral.
+    windows = layer_windows(settings, lambda layer: True)
     return hugging_face_decoder(files, settings, windows=windows)
 
 

@@ -48,8 +48,9 @@ def _qwen3(files: Weights, settings: Settings) -> Decoder:
 
 def _hugging_face(files: Weights, settings: Settings, **given: Any) -> Decoder:
     if settings.flag("use_sliding_window"):
-        first = settings.size_or_none("max_window_layers")
-        given["windows"] = layer_windows(settings, lambda layer: layer >= first)
+        given["windows"] = layer_windows(
+            settings, lambda layer: layer >= settings.size_or_none("max_window_layers")
+        )
     return hugging_face_decoder(files, settings, **given)
 
 

@@ -68,7 +68,12 @@ def gguf_rope(files: Weights, settings: Settings, head_size: int) -> Rope:
 
 
 def hugging_face_rope(
-    settings: Settings, rope: Settings, base: float, head_size: int, *, in_part: bool = False
+    settings: Settings,
+    rope: Settings,
+    head_size: int,
+    *,
+    base: str = "rope_theta",
+    in_part: bool = False,
 ) -> Rope:
     """Return the rotation that config.json describes.
 
@@ -78,9 +83,9 @@ def hugging_face_rope(
         Of the model.
     rope : Settings
         Of the rotation, which may be that of some layers only.
-    base : float
-        Where `rope` has none.
     head_size : int
+    base : str, optional
+        The setting of the model that is read where `rope` has no base.
     in_part : bool, optional
         Whether models of the family may rotate a part of each head.
     """
@@ -97,7 +102,9 @@ def hugging_face_rope(
     name = "partial_rotary_factor" if 0 < size < head_size else _HEAD_SIZE
     # transformers has no number of factors of longrope that an odd size could have.
     _check_pairs(rope, name, size, head_size, may_be_odd=not is_long)
-    frequencies = _frequencies(rope.number("rope_theta", base), size)
+    name = "rope_theta"
+    has_base = rope.values.get(name) is not None
+    frequencies = _frequencies(rope.number(name) if has_base else settings.number(base), size)
     if is_long:
         return _longrope(settings, rope, frequencies)
     if kind == "linear":

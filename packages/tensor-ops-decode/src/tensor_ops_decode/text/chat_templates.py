@@ -11,7 +11,7 @@ from tensor_ops_decode.text.special_tokens_map import (
 )
 from tensor_ops_decode.text.tokenizer import Tokenizer
 from tensor_ops_decode.weights.gguf import GgufFile
-from tensor_ops_decode.weights.model_file import FileFormatError, read_model_text
+from tensor_ops_decode.weights.model_file import FileFormatError, is_there, read_model_text
 from tensor_ops_decode.weights.safetensors import read_json_if_there
 from tensor_ops_decode.weights.tensor import Weights
 
@@ -62,21 +62,23 @@ class ChatTemplates:
             raise TypeError(
                 f"chat_template must be the name of a template, or its text, got {name!r:.80}"
             )
-        if name is None:
-            name = "tool_use" if has_tools and "tool_use" in self.sources else "default"
-        if name in self.sources:
-            return ChatTemplate(self.sources[name], self.variables)
-        if "{{" in name or "{%" in name:
-            return ChatTemplate(name, self.variables)
+        by_default = "tool_use" if has_tools and "tool_use" in self.sources else "default"
+        chosen = by_default if name is None else name
+        if chosen in self.sources:
+            return ChatTemplate(self.sources[chosen], self.variables)
+        if "{{" in chosen or "{%" in chosen:
+            return ChatTemplate(chosen, self.variables)
+        way = "by chat_template=, --chat-template in the shell"
         if not self.sources:
+            given = "" if name is None else f"; got the name {name!r:.80}"
             raise ValueError(
-                f"{self.path}: the model has no chat template; give it a plain prompt, or the text "
-                "of a template: chat_template="
+                f"{self.path}: the model has no chat template{given}; give it a plain prompt, or "
+                f"the text of a template {way}"
             )
         raise ValueError(
-            f"{self.path}: the model has no chat template of the name {name!r:.80}; choose one of "
-            f"{', '.join(map(repr, sorted(self.sources)))} by chat_template=, --chat-template in "
-            "the shell, or give the text of a template there"
+            f"{self.path}: the model has no chat template of the name {chosen!r:.80}; choose one "
+            f"of {', '.join(map(repr, sorted(self.sources)))} {way}, or give the text of a "
+            "template there"
         )
 
 
@@ -117,9 +119,10 @@ def _of_gguf(file: GgufFile) -> dict[str, Any]:
 
 def _of_folder(folder: Path) -> dict[str, Any]:
     """Return the templates in files of their own, or else those in tokenizer_config.json."""
-    files = {path.stem: path for path in (folder / "additional_chat_templates").glob("*.jinja")}
-    if (folder / "chat_template.jinja").exists():
-        files.setdefault("default", folder / "chat_template.jinja")
+    named, default = folder / "additional_chat_templates", folder / "chat_template.jinja"
+    files = {path.stem: path for path in named.glob("*.jinja")} if is_there(named) else {}
+    if is_there(default):
+        files.setdefault("default", default)
     if files:
         return {name: read_model_text(path) for name, path in files.items()}
     path = folder / "tokenizer_config.json"

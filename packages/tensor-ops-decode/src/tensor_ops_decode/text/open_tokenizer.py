@@ -13,7 +13,7 @@ from tensor_ops_decode.text.gguf_tokenizer import END_TOKENS, build_from_gguf
 from tensor_ops_decode.text.special_tokens_map import special_token_names, tokenizer_class
 from tensor_ops_decode.text.tokenizer import MissingTokenizer, Tokenizer, is_of_library
 from tensor_ops_decode.weights.gguf import GgufFile
-from tensor_ops_decode.weights.model_file import FileFormatError, read_model_file
+from tensor_ops_decode.weights.model_file import FileFormatError, is_there, read_model_file
 from tensor_ops_decode.weights.safetensors import read_json_if_there
 from tensor_ops_decode.weights.tensor import Weights
 
@@ -48,7 +48,7 @@ def open_tokenizer(weights: Weights) -> Tokenizer:
 def _from_folder(weights: Weights) -> Tokenizer:
     folder = Path(weights.path)
     path = folder / "tokenizer.json"
-    if not path.exists():
+    if not is_there(path):
         return MissingTokenizer(path)
     tokenizer = tokenizers.Tokenizer.from_buffer(read_model_file(path))
     tokenizer.no_truncation()

@@ -6,7 +6,7 @@ from typing import Any
 
 from tensor_ops_decode.text.tokenizer import Tokenizer
 from tensor_ops_decode.weights.gguf import GgufFile
-from tensor_ops_decode.weights.model_file import read_model_file
+from tensor_ops_decode.weights.model_file import is_there, read_model_file
 from tensor_ops_decode.weights.safetensors import read_json_if_there
 
 __all__ = [
@@ -90,7 +90,7 @@ def tokenizer_class(folder: Path, config: Mapping[str, Any]) -> str:
     named = given.removesuffix("Fast") if isinstance(given, str) else None
     name = _ONLY_CLASS_OF_TYPE.get(kind, named or _CLASS_OF_TYPE.get(kind, _OF_THE_FILE))
     path = folder / "tokenizer.json"
-    if name == "LlamaTokenizer" and path.exists() and b'"ByteLevel"' in read_model_file(path):
+    if name == "LlamaTokenizer" and is_there(path) and b'"ByteLevel"' in read_model_file(path):
         return _OF_THE_FILE  # transformers takes no class of SentencePiece, whatever is named
     return name
 

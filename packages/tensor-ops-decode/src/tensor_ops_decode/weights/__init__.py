@@ -7,7 +7,7 @@ from pathlib import Path
 from tensor_ops_decode.weights.arrays import ArrayWeights, DeferredArray
 from tensor_ops_decode.weights.formats import FORMATS, Format
 from tensor_ops_decode.weights.gguf import MAGIC, GgufFile
-from tensor_ops_decode.weights.model_file import FileFormatError, open_model_file
+from tensor_ops_decode.weights.model_file import FileFormatError, is_there, open_model_file
 from tensor_ops_decode.weights.safetensors import CONFIG, SafetensorsFolder
 from tensor_ops_decode.weights.tensor import StoredTensor, Weights
 from tensor_ops_decode.weights.transforms import apply_transforms
@@ -57,10 +57,10 @@ def open_weights(path: str | os.PathLike[str]) -> GgufFile | SafetensorsFolder:
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"path must be a text or path-like, got {path!r:.80}")
     place = Path(path)
-    if not place.exists():
+    if not is_there(place):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(path))
     if place.is_dir():
-        if Path(place, CONFIG).exists():
+        if is_there(place / CONFIG):
             return SafetensorsFolder(place)
         raise FileFormatError(
             f"{place}: the folder has no {CONFIG}; expected a Hugging Face model or a GGUF file"

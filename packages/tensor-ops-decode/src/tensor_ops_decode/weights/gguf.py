@@ -19,6 +19,7 @@ import numpy as np
 
 from tensor_ops_decode.weights.formats import GGML_TYPES, Format
 from tensor_ops_decode.weights.mapped_file import FileFormatError, MappedFile
+from tensor_ops_decode.weights.model_file import is_there
 from tensor_ops_decode.weights.tensor import FileWeights, TensorPlace, check_places
 
 __all__ = ["MAGIC", "GgufFile", "Metadata"]
@@ -156,7 +157,7 @@ def _open_parts(part: _Part) -> list[_Part]:
     begin, parts = path.name.removesuffix(end), []
     for other in range(count):
         beside = path.with_name(begin + _end_of_name(other, count))
-        if not beside.is_file():
+        if not is_there(beside):
             raise FileFormatError(
                 f"{path}: part {other + 1} of {count} is missing; expected {beside}"
             )

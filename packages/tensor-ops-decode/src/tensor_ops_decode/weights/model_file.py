@@ -2,6 +2,7 @@
 
 import io
 import os
+from pathlib import Path
 from typing import BinaryIO
 
 from tensor_ops import TensorOpsError
@@ -10,6 +11,7 @@ from tensor_ops.extension import WrongFileError, open_regular
 __all__ = [
     "MOST_BYTES",
     "FileFormatError",
+    "is_there",
     "open_model_file",
     "read_model_file",
     "read_model_text",
@@ -24,16 +26,36 @@ class FileFormatError(TensorOpsError, ValueError):
     """A model's file is truncated, contradicts itself, or has what is not supported."""
 
 
+def is_there(path: str | os.PathLike[str]) -> bool:
+    """Return whether a model has a file or a folder of this name.
+
+    Raises
+    ------
+    FileFormatError
+        If it is a link that leads nowhere: what it led to belongs to the model.
+    """
+    if Path(path).exists():
+        return True
+    if os.path.islink(path):
+        raise FileFormatError(
+            f"{os.fspath(path)}: the link is broken, it leads to {os.readlink(path)!r}; download "
+            "the model again"
+        )
+    return False
+
+
 def open_model_file(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a file of a model.
 
     Raises
     ------
     FileFormatError
-        If it is a pipe or a device, is empty, or is a pointer of git LFS or an HTML page.
+        If it is a pipe or a device, is empty, or is a pointer of git LFS or an HTML page; and if
+        it is a link that leads nowhere.
     OSError
         If it cannot be opened.
     """
+    is_there(path)
     try:
         return open_regular(path)
     except WrongFileError as error:

@@ -16,7 +16,7 @@ from typing import Any, TypeGuard
 
 from tensor_ops_decode.weights.formats import FORMATS, Format
 from tensor_ops_decode.weights.mapped_file import MappedFile
-from tensor_ops_decode.weights.model_file import FileFormatError, read_model_text
+from tensor_ops_decode.weights.model_file import FileFormatError, is_there, read_model_text
 from tensor_ops_decode.weights.tensor import FileWeights, TensorPlace, check_places
 
 __all__ = [
@@ -88,9 +88,9 @@ class SafetensorsFolder(FileWeights):
 
     def _read(self) -> dict[str, TensorPlace]:
         single, index = Path(self.path, SINGLE), Path(self.path, INDEX)
-        if single.exists():
+        if is_there(single):
             return open_safetensors(single)[0]
-        if not index.exists():
+        if not is_there(index):
             raise FileFormatError(f"{self.path}: expected {SINGLE} or {INDEX} beside {CONFIG}")
         shard_of = read_json(index).get("weight_map")
         if not isinstance(shard_of, dict):
@@ -163,7 +163,7 @@ def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def read_json_if_there(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file; an empty one if there is no file."""
-    return read_json(path) if path.exists() else {}
+    return read_json(path) if is_there(path) else {}
 
 
 def _parse(path: str, text: str) -> dict[str, Any]:
