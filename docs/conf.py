@@ -45,7 +45,7 @@ numpydoc_attributes_as_param_list = True
 nitpick_ignore = [
     ("py:class", "tensor_ops.selection.Step"),
     ("py:class", "Step"),
-    ("py:class", "WeightState"),
+    ("py:class", "ModelState"),
     ("py:class", "tensor_ops_torch.validation.report.Status"),
     ("py:obj", "name"),
 ]
