@@ -195,7 +195,7 @@ def test_what_makes_no_sense_is_an_error_before_any_work(model, tmp_path):
     with pytest.raises(ValueError, match="cache needs model="):
         tensor_ops.PersistentKernel(cache=True)
     kernel = tensor_ops.PersistentKernel(model=model, backend="python", cache=tmp_path)
-    with pytest.raises(ValueError, match="python: it does not pack weights; leave cache= out"):
+    with pytest.raises(ValueError, match="'python' does not pack weights; leave cache= out"):
         kernel.compile()
 
 

@@ -237,11 +237,17 @@ class TestOptions:
             "it out"
         )
 
-    def test_one_that_takes_none_stands_until_there_is_something_to_compile(self):
+    @pytest.mark.parametrize("backend", ["python", None])
+    def test_without_others_the_executor_says_so_when_there_is_something_to_compile(self, backend):
         """An export of the model needs no executable."""
-        kernel = PersistentKernel(backend="python", activations="float32")
-        assert kernel.explain().backend == "python"
-        with pytest.raises(NoExecutorError, match="python: the backend 'python' has no option"):
+        kernel = PersistentKernel(backend=backend, activations="nope")
+        assert kernel.explain().backend == (backend or tensor_ops.get_backend())
+        with pytest.raises(ValueError, match=r"has no option 'activations'|activations must be"):
+            kernel.compile()
+
+    def test_a_number_of_workers_is_no_reason_for_a_slower_backend(self):
+        kernel = PersistentKernel(num_workers=10**6)
+        with pytest.raises(ValueError, match=r"num_workers must be .*1000000"):
             kernel.compile()
 
     @pytest.mark.parametrize("given", [{"activations": "int8"}, {"num_workers": 10**6}], ids=str)

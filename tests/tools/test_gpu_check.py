@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -14,6 +15,14 @@ from gpu_checks import record, stages, workplace
 from gpu_checks.workplace import FailedError, SkippedError, Stage
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def ctrl_c():
+    """Have Ctrl-C interrupt, which a shell lets what it starts in the background ignore."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

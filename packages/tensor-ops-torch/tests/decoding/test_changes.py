@@ -301,6 +301,28 @@ def test_use_of_a_model_is_no_change(model, fast):
     assert torch.equal(greedy(fast, 8), expected)
 
 
+def test_a_model_may_generate_by_its_decoder(model, fast):
+    expected = fast.generate([[5, 6, 7]], max_new_tokens=3)
+    model.generate = fast.generate
+    try:
+        assert torch.equal(model.generate([[5, 6, 7]], max_new_tokens=3), expected)
+    finally:
+        del model.generate
+
+
+def test_what_no_step_reads_is_no_change(model, fast):
+    model.model.register_buffer("steps", torch.zeros(1, dtype=torch.int64))
+    model.config.attention_dropout, before = 0.1, model.config.attention_dropout
+    try:
+        with decoder(model) as made:
+            model.model.steps += 1
+            for each in (fast, made):
+                each.check_unchanged()
+    finally:
+        del model.model.steps
+        model.config.attention_dropout = before
+
+
 def test_frequencies_that_each_forward_writes_are_no_change():
     rotation = {
         "rope_type": "longrope",

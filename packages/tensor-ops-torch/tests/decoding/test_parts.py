@@ -194,3 +194,13 @@ def test_weights_have_the_names_of_files(tmp_path):
     assert found.keys() == model.state_dict().keys()
     without = small_model("Llama 3", tied=False).state_dict().keys()
     assert weights_of(parts_of(adapted().get_base_model(), merge=True)).keys() == without
+
+
+def test_adapters_that_are_not_merged_may_come_and_go():
+    config = peft.LoraConfig(task_type="CAUSAL_LM", target_modules=["q_proj"])
+    model = peft.get_peft_model(small_model("Llama 3", tied=False), config).eval()
+    with decoder(model, merge=True) as fast:
+        model.add_adapter("other", config)
+        fast.check_unchanged()
+        model.delete_adapter("other")
+        fast.check_unchanged()

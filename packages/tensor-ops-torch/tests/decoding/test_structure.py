@@ -52,10 +52,6 @@ def prepared_inputs(model):
     model.prepare_inputs_for_generation = lambda *args, **kwargs: {}
 
 
-def other_generate(model):
-    model.generate = lambda *args, **kwargs: None
-
-
 @torch.no_grad()
 def written_frequencies(model):
     model.model.rotary_emb.inv_freq.mul_(0.5)
@@ -125,7 +121,6 @@ CHANGES = {
     forward: r"model\.norm has a forward of its own",
     pre_hook: r"layers\.0\.mlp has a forward hook, .*lambda.*remove it",
     prepared_inputs: r"the model has a prepare_inputs_for_generation of its own, .*remove it",
-    other_generate: r"the model has a generate of its own, .*remove it",
     written_frequencies: r"rotary_emb has other values of inv_freq than its configuration gives",
     other_frequencies: r"rotary_emb has no inv_freq of shape \(8,\), which its class has",
     other_rotation: r"rotary_emb has a configuration of its own, whose rope_parameters is .*100",

@@ -44,6 +44,7 @@ def test_a_tensor_with_other_values_is_found(tensors, place):
 
 
 def test_samples_of_a_large_tensor_are_equally_far_apart():
+    """At no multiple of the columns or of a part of them, as 55 would be."""
     tensor = torch.zeros(50, 70)
     samples, found = TensorSamples([tensor]), []
     for index in range(tensor.numel()):
@@ -51,7 +52,15 @@ def test_samples_of_a_large_tensor_are_equally_far_apart():
         if samples.first_change([tensor]) == 0:
             found.append(index)
         tensor.view(-1)[index] = 0
-    assert found == [*range(0, 64 * 55, 55)]
+    assert found == [*range(0, 64 * 53, 53)]
+
+
+@pytest.mark.parametrize("shape", [(4096, 16), (64, 8), (4096, 62), (64, 63), (2, 64), (1, 9999)])
+def test_all_columns_but_one_are_seen(shape):
+    tensor = torch.zeros(shape)
+    samples = TensorSamples([tensor])
+    tensor[:, 1:] = 1
+    assert samples.first_change([tensor]) == 0
 
 
 @pytest.mark.parametrize("kind", ["transposed", "every second column"])

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from tensor_ops.extension import ProgressBar
+from tensor_ops.extension import ProgressBar, did_you_mean
 from tensor_ops_decode.weights.transforms import QUANTIZED_TYPES
 
 __all__ = ["add_guesses", "add_running", "kernel_options", "model_parser", "show_bytes"]
@@ -93,7 +93,9 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         if message.startswith("unrecognized arguments: -"):
-            message += "; what begins with a dash and is no option comes last, after --"
+            name = message.split()[2].partition("=")[0]
+            hint = did_you_mean(name, self._option_string_actions)
+            message += f"; {hint}what begins with a dash and is no option comes last, after --"
         super().error(message)
 
 

@@ -6,7 +6,8 @@ A backend runs programs if its ``CAPABILITIES`` say so and its module has ``supp
 
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tensor_ops import BackendError, BackendFallbackWarning, BackendUnavailableError
@@ -48,9 +49,6 @@ class Executor:
     mode : str
     steps : tuple of Step
         Every backend that was considered, with the reason why it was passed over.
-    refusal : str or None
-        Why no executable can be made of a program, where none takes the caller's settings: this one
-        stands meanwhile for what needs no executable, such as an export.
     """
 
     backend: str
@@ -58,12 +56,6 @@ class Executor:
     decided_by: str
     mode: str
     steps: tuple[Step, ...]
-    refusal: str | None = None
-
-    def check(self) -> None:
-        """Raise a NoExecutorError if there is a refusal."""
-        if self.refusal is not None:
-            raise NoExecutorError(self.refusal, self.backend)
 
 
 class ExecutorChoice:
@@ -80,7 +72,8 @@ class ExecutorChoice:
     refusal : callable, optional
         Returns why the caller cannot use a backend of this name, None if it can.
     refused_by : callable, optional
-        Returns why the module of a backend makes no executable with the caller's settings.
+        Returns why the module of a backend makes no executable with the caller's settings. It is
+        asked where the caller names what to fall back on; elsewhere the executor says so itself.
     among_ranks : bool, optional
         Whether it must run shards, whose ranks exchange values.
 
@@ -138,44 +131,29 @@ class ExecutorChoice:
         BackendFallbackWarning
             If it is another than the one that was asked for, once.
         """
-        found, steps = self._chosen(program, self._refused_by)
-        if found is not None:
-            self._warn_of(self._problems(steps), found.backend)
-            return found
-        message = "no backend can run the program: "
-        message += "; ".join(f"{step.backend}: {step.reason}" for step in steps)
-        message += self._advice(steps)
-        found, others = self._chosen(program, lambda module: None)
-        if found is None or self._problems(others):
-            raise NoExecutorError(message, steps[0].backend)
-        return replace(found, refusal=message)
-
-    def _chosen(
-        self, program: str | None, refused_by: Callable[[Any], str | None]
-    ) -> tuple[Executor | None, list[Step]]:
-        """Return the first executor that can run a program, and every backend on the way."""
         steps: list[Step] = []
         for way in self._ways:
             if isinstance(way, Step):
                 steps.append(way)
                 continue
-            choice = choose_backend(way, lambda each: self._reason(each, program, refused_by))
+            asks = len(self._ways) > 1 and way.mode not in AUTOMATIC
+            choice = choose_backend(way, partial(self._reason, program, asks))
             steps += map(_without_vain_advice, choice.steps)
             if choice.backend is not None:
+                self._warn_of_fallback(steps, choice.backend)
                 module = _module_of(load_backend(choice.backend))
-                made = Executor(choice.backend, module, way.source, way.mode, tuple(steps))
-                return made, steps
-        return None, steps
+                return Executor(choice.backend, module, way.source, way.mode, tuple(steps))
+        message = "no backend can run the program: "
+        message += "; ".join(f"{step.backend}: {step.reason}" for step in steps)
+        raise NoExecutorError(message + self._advice(steps), steps[0].backend)
 
-    def _reason(
-        self, backend: Backend, program: str | None, refused_by: Callable[[Any], str | None]
-    ) -> str | None:
-        """Return why an available backend cannot run a program."""
+    def _reason(self, program: str | None, asks: bool, backend: Backend) -> str | None:
+        """Return why an available backend cannot run a program; `asks` about settings too."""
         module = _module_of(backend)
         name = backend.name.partition(":")[0]
         if module is None:
             return _RUNS_NONE
-        reason = self._refusal(name) or refused_by(module)
+        reason = self._refusal(name) or (self._refused_by(module) if asks else None)
         if reason is None and self._among_ranks and not _takes_ranks(module):
             return "its executor runs no programs that are divided among ranks"
         if reason is not None or program is None:
@@ -204,22 +182,21 @@ class ExecutorChoice:
             return "; tensor_ops.get_available_backends() lists those that do"
         return ""
 
-    def _problems(self, steps: list[Step]) -> list[str]:
-        """Return why what was asked for does not run, and what is installed and broken."""
+    def _warn_of_fallback(self, steps: list[Step], chosen: str) -> None:
+        """Warn if what was asked for does not run, or if something that is installed is broken."""
+        if self._found == chosen:
+            return
+        self._found = chosen
         first = self._ways[0]
         is_asked_for = isinstance(first, Step) or first.mode not in AUTOMATIC
-        return [
+        problems = [
             f"backend {step.backend!r}: {step.reason}"
             for step in steps[:-1]
             if is_asked_for or (step.reason != _RUNS_NONE and load_backend(step.backend).is_broken)
         ]
-
-    def _warn_of(self, problems: list[str], chosen: str) -> None:
-        """Warn of them, unless that was done when the same backend was chosen before."""
-        if problems and self._found != chosen:
+        if problems:
             message = f"{'; '.join(problems)}. Running the program on {chosen!r} instead"
             warn_caller(message, BackendFallbackWarning)
-        self._found = chosen
 
 
 def _way(name: str | None, source: str) -> Decision | Step:

@@ -35,7 +35,7 @@ def compile_program(
     weights : Weights, optional
         Of the model.
     cache : Path, optional
-        The folder in which packed weights are kept, by a backend that packs them.
+        The folder in which packed weights are kept.
     options
         As the backend's ``compile_program`` takes them.
     progress : callable, optional
@@ -44,6 +44,8 @@ def compile_program(
 
     Raises
     ------
+    ValueError
+        If weights are to be kept by a backend that does not pack them.
     ConfigError
         If others can write the file in which they were kept.
     """
@@ -74,6 +76,11 @@ def compile_program(
         if is_file and progress is None and hasattr(module, "packed_layout"):
             return made(arrays, packs_in_steps=True), None
         return made(arrays), None
+    if not hasattr(module, "packed_layout"):
+        raise ValueError(
+            f"the backend {planned.executor.backend!r} does not pack weights; leave cache= out, or "
+            "choose another backend"
+        )
     checksum = partial(module.packed_checksum, num_workers=workers)
     file = PackedFile(cache, weights, program, module.packed_layout(planned.text), checksum)
     found = file.open()

@@ -265,9 +265,11 @@ class Model(ChatModel):
                         self.kernel.remove(number)
                         del running[answer]
         finally:
-            # Ctrl-C may have come just before one of them was added, or after it was removed.
-            for number in running.values():
-                self.kernel.remove(number, missing_ok=True)
+            try:
+                self._remove(running)
+            except KeyboardInterrupt:
+                self._remove(running)
+                raise
         completions = [answer.completion() for answer in answers]
         if errors:
             prompt, error = min(errors, key=lambda each: each[0])
@@ -298,6 +300,11 @@ class Model(ChatModel):
                 with contextlib.suppress(LogitsError):  # each thread finds the errors of its own
                     kernel.run(most_steps, max_seconds=_SECONDS_OF_STEPS)
             return [(a, kernel.tokens(n), kernel.finish_reason(n)) for a, n in running.items()]
+
+    def _remove(self, running: Mapping[Answer, int]) -> None:
+        # Ctrl-C may have come just before one of them was added, or after it was removed.
+        for number in running.values():
+            self.kernel.remove(number, missing_ok=True)
 
     def _tokens(self, number: int, prompt: Prompt) -> list[int]:
         given = checked_prompt(f"prompt {number}", prompt)

@@ -237,7 +237,6 @@ class PersistentKernel:
     def _compiled(self, progress: Callable[[int, int], None] | None) -> Any:
         """Return the executable of this rank."""
         model = self._known_model()
-        model.planned.executor.check()
         model.planned.require_memory(model.options)
         arrays = self._layers.attached, model.weights, model.cache
         executable, self._packed_file = compile_program(

@@ -108,6 +108,7 @@ class Session(ExclusiveUse):
         end_tokens: Sequence[int] | None = None,
         logprobs: int | None = None,
         choose: bool = True,
+        announce: Callable[[int], object] | None = None,
         **sampling: Any,
     ) -> None:
         """Raise the error that `add_request` would, unless it is that no more may be added now."""

@@ -130,12 +130,12 @@ class Requests:
                 f"{len(self._active)} requests are active, which is max_num_batched_requests; "
                 "call the kernel until one ends, or remove() one"
             )
-        used = {request.slot for request in self._active.values()}
-        slot = min(set(range(self._limits.max_requests)) - used)
-        write_sampling(self._arrays, slot, sampling, prompt)
         number, length = next(self._numbers), len(prompt)
         if announce is not None:
             announce(number)
+        used = {request.slot for request in self._active.values()}
+        slot = min(set(range(self._limits.max_requests)) - used)
+        write_sampling(self._arrays, slot, sampling, prompt)
         self.were_added = True
         self._active[number] = Request(
             number,

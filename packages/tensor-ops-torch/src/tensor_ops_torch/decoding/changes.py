@@ -73,7 +73,7 @@ class ModelState:
             for part in parts
             if part.layer is not None
         ]
-        self._tensors = list(_tensors(parts))
+        self._tensors = list(_tensors(parts, expected))
         self._samples = TensorSamples([each.found() for each in self._tensors])
 
     def check(self) -> None:
@@ -101,9 +101,9 @@ class ModelState:
 
     def _replaced_module(self) -> str | None:
         for parent, name, child in self._children:
-            owner = parent()
-            if owner is not None and owner._modules.get(name) is not child():
-                return f"the module {name!r} of a {type(owner).__name__} was replaced"
+            owner, before = parent(), child()
+            if owner is not None and (before is None or owner._modules.get(name) is not before):
+                return f"the module {name!r} of a {type(owner).__name__} was replaced or removed"
         return None
 
     def _changed_adapter(self) -> str | None:
@@ -141,7 +141,8 @@ class _WatchedTensor:
 
     def found(self) -> Any:
         """Return the tensor that the module has now, None if it has none."""
-        return vars(self._owner())[self._table].get(self._key)
+        owner = self._owner()
+        return None if owner is None else vars(owner)[self._table].get(self._key)
 
     def change(self) -> str | None:
         """Return what PyTorch tells of a change, None if it tells of none."""
@@ -169,7 +170,7 @@ class _TemporarilyParametrized(_WatchedTensor):
         return problem
 
 
-def _tensors(parts: list[Part]) -> Iterator[_WatchedTensor]:
+def _tensors(parts: list[Part], expected: Mapping[str, ExpectedModule]) -> Iterator[_WatchedTensor]:
     """Give what parts compute with: their parameters and buffers, and those of adapters."""
     for part in parts:
         parametrized = getattr(part.layer, "parameter_name", None) if part.adapters else None
@@ -177,7 +178,7 @@ def _tensors(parts: list[Part]) -> Iterator[_WatchedTensor]:
             kind = _TemporarilyParametrized if key == parametrized else _WatchedTensor
             yield kind(f"{part.name}.{key}", part.module, "_parameters", key)
         for key in _of(part.module, "_buffers"):
-            if not is_rewritten(part.module, key):
+            if key in expected[part.name].buffers and not is_rewritten(part.module, key):
                 yield _WatchedTensor(f"{part.name}.{key}", part.module, "_buffers", key)
         for prefix, module in part.layer.named_modules() if part.adapters else ():
             if module is part.module:
@@ -204,8 +205,12 @@ def _content_of(tensor: torch.Tensor) -> bytes:
 
 def _adapters_of(layer: Any, pending: tuple[str, ...]) -> tuple[Any, ...]:
     """Return what decides on the adapters of a layer; of those to be merged, their settings too."""
-    settings = plain_values(vars(layer)) if pending else {}
-    settings.pop("training", None)
+    settings = {
+        # Those of other adapters do not count, of which some may come or go.
+        key: {each: value.get(each) for each in pending} if isinstance(value, dict) else value
+        for key, value in (plain_values(vars(layer)) if pending else {}).items()
+        if key != "training"
+    }
     return (
         list(layer.merged_adapters),
         list(layer.active_adapters),

@@ -165,9 +165,7 @@ def _open(
 ) -> tuple[Any, list[Part], dict[str, ExpectedModule], PersistentKernel]:
     """Return the model of transformers in what a caller holds, its parts, and a kernel for it.
 
-    With the parts come what they are expected to be.
-
-    Nothing is packed yet.
+    Between these two is what the parts are expected to be. Nothing is packed yet.
     """
     own = own_model(model)
     parts = parts_of(own, merge=merge)

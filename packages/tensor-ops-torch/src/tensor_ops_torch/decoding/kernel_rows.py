@@ -27,13 +27,10 @@ class Rows:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        try:
-            self._end_all()
-        except KeyboardInterrupt:
-            self._end_all()
-            raise
+        self.close()
 
-    def _end_all(self) -> None:
+    def close(self) -> None:
+        """End all rows."""
         for row in [*self._requests]:
             self.end(row)
 

@@ -55,13 +55,14 @@ class ExpectedModule:
     kind : type
     forward : callable
         That of the class.
-    parameters : tuple of str
+    parameters, buffers : tuple of str
     settings : mapping of str to plain values
     """
 
     kind: type[torch.nn.Module]
     forward: Callable[..., Any]
     parameters: tuple[str, ...]
+    buffers: tuple[str, ...]
     settings: Mapping[str, Any]
 
 
@@ -207,7 +208,8 @@ def code_outside_class(model: Any, modules: Mapping[str, torch.nn.Module]) -> st
     )
     if hooks:
         return f"all modules have a forward hook, {_named(hooks[0])}, {_NOT_RUN}"
-    for name in vars(model).keys() & vars(GenerationMixin).keys():
+    # What `generate` is set to decides on no step, and may be a decoder's.
+    for name in vars(model).keys() & vars(GenerationMixin).keys() - {"generate"}:
         method = vars(model)[name]
         is_own = getattr(method, "__func__", None) is getattr(type(model), name)
         if not (is_own and method.__self__ is model):  # as peft puts it back
@@ -231,7 +233,9 @@ def configured_values(config: Any) -> dict[str, Any]:
     return {
         key: value
         for key, value in plain_values(vars(config)).items()
-        if key not in of_all and key not in _NOT_CONFIGURED and not key.endswith("_token_id")
+        if key not in of_all
+        and key not in _NOT_CONFIGURED
+        and not key.endswith(("_token_id", "dropout"))
     }
 
 
@@ -292,7 +296,7 @@ def _other_buffer(name: str, module: Any, expected: torch.nn.Module) -> str | No
         ):
             return (
                 f"{name} has other values of {key} than its configuration gives: change the "
-                "configuration before the model is made"
+                "configuration before the model is made, and give its dtype then"
             )
     return None
 
@@ -303,9 +307,14 @@ def _parameters(module: torch.nn.Module) -> tuple[str, ...]:
 
 def _expected(module: torch.nn.Module, *, of_model: bool) -> ExpectedModule:
     values = {} if of_model else plain_values(vars(module))
-    settings = {key: value for key, value in values.items() if key not in _NOT_COMPARED}
+    settings = {
+        key: value
+        for key, value in values.items()
+        if key not in _NOT_COMPARED and not key.endswith("dropout")  # which is for training
+    }
     kind = type(module)
-    return ExpectedModule(kind, kind.forward, _parameters(module), settings)
+    buffers = tuple(module._buffers)
+    return ExpectedModule(kind, kind.forward, _parameters(module), buffers, settings)
 
 
 def _is_plain(value: Any) -> bool:

@@ -37,12 +37,12 @@ class TensorSamples:
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self._places = [_places(each) for each in tensors]
-        by_device: dict[torch.device, list[int]] = {}
+        by_kind: dict[tuple[torch.device, torch.dtype], list[int]] = {}
         for index, tensor in enumerate(tensors):
-            by_device.setdefault(tensor.device, []).append(index)
+            by_kind.setdefault((tensor.device, tensor.dtype), []).append(index)
         self._groups = [
             indices[start : start + _TENSORS_AT_ONCE]
-            for indices in by_device.values()
+            for indices in by_kind.values()
             for start in range(0, len(indices), _TENSORS_AT_ONCE)
         ]
         self._before = [self._samples(tensors, group) for group in self._groups]
@@ -72,7 +72,12 @@ def _places(tensor: torch.Tensor) -> tuple[list[int], list[int]]:
     """Return the sizes and strides of what is taken of a tensor."""
     sizes, strides = tensor.shape, tensor.stride()
     if tensor.is_contiguous():
-        sizes, strides = (tensor.numel(),), (1,)
+        count = min(tensor.numel(), _MOST_OF_A_TENSOR)
+        step = max(tensor.numel() - 1, 0) // max(count - 1, 1)
+        # With a common divisor they would all be in some of the columns.
+        while step > 1 and math.gcd(step, tensor.shape[-1]) > 1:
+            step -= 1
+        return [count], [step]
     most = round(_MOST_OF_A_TENSOR ** (1 / len(sizes)))
     counts = [min(size, most) for size in sizes]
     steps = [

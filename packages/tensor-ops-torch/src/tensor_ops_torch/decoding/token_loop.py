@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
@@ -106,7 +107,8 @@ def _chosen_by_kernel(
     columns: list[list[int]] = []
     tokens = input_ids
     in_step = bool(criteria) or streamer is not None
-    with ChosenRows(kernel, prompts, rows, in_step=in_step) as chosen:
+    # Ctrl-C may come as the inner one of two contexts begins to close the rows.
+    with closing(ChosenRows(kernel, prompts, rows, in_step=in_step)) as chosen, chosen:
         for column in chosen.columns(most_steps, seconds, pad_token):
             columns.append(column)
             if streamer is not None:
@@ -142,7 +144,7 @@ def _chosen_in_python(
     scores: tuple[torch.Tensor, ...] | None = () if is_dict and config.output_scores else None
     raw: tuple[torch.Tensor, ...] | None = () if is_dict and config.output_logits else None
     unfinished = torch.ones(len(input_ids), dtype=torch.long, device=input_ids.device)
-    with rows:
+    with closing(rows), rows:
         while True:
             logits = torch.from_numpy(rows.logits()).to(input_ids.device, copy=True)
             processed = logits_processor(input_ids, logits)
