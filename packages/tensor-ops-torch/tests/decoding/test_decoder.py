@@ -174,11 +174,13 @@ def test_it_holds_no_model_but_with_fallback():
     for fallback in (False, True):
         model = small_model()
         expected, gone = greedy(model, 8), weakref.ref(model)
+        weight = weakref.ref(model.model.layers[1].mlp.up_proj.weight)
         with decoder(model, fallback=fallback) as fast:
             assert fast.model is model
             del model
             gc.collect()
             assert (gone() is None) == (fast.model is None) == (not fallback)
+            assert (weight() is None) == (not fallback)
             assert torch.equal(greedy(fast, 8), expected)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tensor_ops_torch.decoding.errors import UnsupportedModelError
-from tensor_ops_torch.decoding.parts import Weight
+from tensor_ops_torch.decoding.parts import Part, Weight
 from tensor_ops_torch.pytorch import torch
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def array_weights(model: Any, weights: Mapping[str, Weight], *, release: bool) -
             name: DeferredArray(
                 tuple(weight.parameter.shape),
                 str(weight.parameter.dtype).rpartition(".")[2],
-                weight.array,
+                _maker_of(weight),
             )
             for name, weight in ((name, weights[name]) for name in names)
         },
@@ -94,6 +95,23 @@ def check_devices(weights: Mapping[str, Weight], backend: str) -> None:
                 f"model, by model.to({own!r}), or install a backend that runs programs on "
                 f"{device.type}"
             )
+
+
+def _maker_of(weight: Weight) -> Callable[[], torch.Tensor]:
+    """Return what makes the array of a weight, without keeping its model in memory."""
+    part = weight.part
+    held = [None if each is None else weakref.ref(each) for each in (part.module, part.layer)]
+    name, adapters, attribute, full_name = part.name, part.adapters, weight.attribute, weight.name
+
+    def make() -> torch.Tensor:
+        module, layer = (each and each() for each in held)
+        if module is None:
+            raise RuntimeError(
+                f"{full_name} is gone with its model: pack or export it while the model is there"
+            )
+        return Weight(Part(name, module, layer, adapters), attribute).array()
+
+    return make
 
 
 def _is_tied(weights: Mapping[str, Weight]) -> bool:
