@@ -67,7 +67,7 @@ def test_a_forward_of_a_class_that_was_replaced_before_is_not_noticed(model, mon
         assert torch.equal(greedy(fast, 8), expected)
 
 
-def test_functions_and_tensors_that_are_attributes_are_not_noticed():
+def test_a_function_that_is_an_attribute_is_not_noticed():
     model = small_model("Gemma 1")
     tokens = prompt()["inputs"]
     with torch.no_grad(), decoder(model) as fast:
