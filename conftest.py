@@ -199,7 +199,8 @@ def press_ctrl_c():
 def interrupt_everywhere():
     """Return a function that makes a call again and again, with Ctrl-C at another place each time.
 
-    The places are the lines, and the ends, of functions of some names. After each call it yields.
+    The places are the lines, and the ends, of functions of some qualified names. After each call
+    it yields.
     """
 
     class Interrupt:
@@ -208,7 +209,7 @@ def interrupt_everywhere():
 
         def __call__(self, frame, event, argument):
             if event == "call":
-                return self if frame.f_code.co_name in self.names else None
+                return self if frame.f_code.co_qualname in self.names else None
             if event in ("line", "return"):
                 self.passed += 1
                 if self.passed == self.place:

@@ -6,7 +6,11 @@ import tensor_ops_decode
 from byte_models import save_model
 
 # Where a request is added, ends or is removed.
-FUNCTIONS = {"_advance", "add_request", "add", "generate", "held", "remove", "retire", "release"}
+FUNCTIONS = {
+    *("Model.generate", "Model._advance", "ExclusiveUse.held", "PageTable.release"),
+    *("Session.add_request", "Session.remove"),
+    *("Requests.add", "Requests.remove", "Requests.retire"),
+}
 
 
 @pytest.fixture(scope="module")
