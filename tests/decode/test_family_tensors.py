@@ -60,7 +60,7 @@ def test_a_tied_matrix_may_have_the_name_of_the_head(tmp_path, family):
     assert (HEAD in names, EMBEDDING in names) == (True, False)
     # What is made from programs, such as shards and exported models, is the same then.
     assert json.loads(program_of(tmp_path).replace(HEAD, EMBEDDING)) == json.loads(usual)
-    right = of_transformers(family, tmp_path)
+    right = of_transformers(tmp_path)
     assert np.abs(of_the_engine(tmp_path) - right).max() < BOUND
 
 
@@ -105,7 +105,7 @@ def test_a_matrix_that_nothing_replaces_is_named(tmp_path, is_tied, kept, missin
 def test_two_matrices_of_a_model_that_says_it_has_one_are_both_used(tmp_path):
     settings, tensors = saved(made("Llama"), tmp_path)
     rewrite(tmp_path, settings, tensors | {HEAD: torch.flip(tensors[EMBEDDING], (0,))})
-    right = of_transformers("Llama", tmp_path)
+    right = of_transformers(tmp_path)
     assert np.abs(of_the_engine(tmp_path) - right).max() < BOUND
 
 
@@ -120,7 +120,7 @@ def test_biases_that_the_configuration_does_not_promise_are_not_used(tmp_path, f
         for value in (None, False, True):
             given = {name: each for name, each in settings.items() if name not in FLAGS}
             rewrite(tmp_path, given if value is None else given | {flag: value}, tensors)
-            right = of_transformers(family, tmp_path)
+            right = of_transformers(tmp_path)
             assert np.abs(of_the_engine(tmp_path) - right).max() < BOUND, (flag, value)
 
 
@@ -135,7 +135,7 @@ def test_biases_that_the_configuration_does_not_promise_are_not_used(tmp_path, f
 )
 def test_a_bias_that_the_configuration_promises_must_be_there(tmp_path, family, flag, which):
     settings, tensors = saved(made(family, **{flag: True}), tmp_path)
-    right = of_transformers(family, tmp_path)
+    right = of_transformers(tmp_path)
     assert np.abs(of_the_engine(tmp_path) - right).max() < BOUND
     missing = f"model.layers.1.{which}.bias"
     del tensors[missing]
@@ -149,7 +149,7 @@ def test_a_flag_is_true_or_false(tmp_path):
     for name in (*FLAGS, "tie_word_embeddings"):
         for value in (1, "true", None):
             rewrite(tmp_path, settings | {name: value}, tensors)
-            assert of_transformers("Llama", tmp_path) is None
+            assert of_transformers(tmp_path) is None
             assert name in of_the_engine(tmp_path)
 
 
@@ -157,5 +157,5 @@ def test_a_gguf_file_has_the_biases_that_are_there(tmp_path):
     model = made("Llama", attention_bias=True, mlp_bias=True)
     model.save_pretrained(tmp_path)
     write_gguf(model, tmp_path / "model.gguf")
-    right = of_transformers("Llama", tmp_path)
+    right = of_transformers(tmp_path)
     assert np.abs(of_the_engine(tmp_path / "model.gguf") - right).max() < BOUND
