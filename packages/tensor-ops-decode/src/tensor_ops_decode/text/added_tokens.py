@@ -6,7 +6,7 @@ count. The special tokens that have a name and those of `extra_special_tokens` a
 file has them. The numbers that files give do not count: what is new comes last.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -43,33 +43,50 @@ def add_tokens(tokenizer: tokenizers.Tokenizer, folder: Path, names: Mapping[str
     config = read_json_if_there(folder / "tokenizer_config.json")
     has_decoder = "added_tokens_decoder" in config
     legacy = {} if has_decoder else read_json_if_there(folder / "special_tokens_map.json")
+    present = {
+        number: token.__getstate__()
+        for number, token in tokenizer.get_added_tokens_decoder().items()
+    }
     standard = [names[f"{key}_token"] for key in STANDARD if f"{key}_token" in names]
-    extra = _extra(config, legacy)
-    own = {n: each.__getstate__() for n, each in tokenizer.get_added_tokens_decoder().items()}
+    named, extra = [*dict.fromkeys([*standard, *names.values()])], _extra(config, legacy)
     if has_decoder:
         numbered = _decoder(config["added_tokens_decoder"])
     else:
         special = {*standard, *(token["content"] for token in extra)}
-        numbered = {
-            number: {"content": name, "special": name in special}
-            for name, number in read_json_if_there(folder / "added_tokens.json").items()
-        } | own
+        numbered = _of_added_tokens_file(folder, special) | present
     tokens = [numbered[number] for number in sorted(numbered)]
-    there = {token["content"] for token in [*own.values(), *tokens]}
-    objects = [value for value in {**config, **legacy}.values() if isinstance(value, dict)]
-    flags = {value.get("content"): value for value in objects if "content" in value}
-    named = dict.fromkeys([*standard, *names.values()])
+    known = {token["content"] for token in [*present.values(), *tokens]}
+    flags = _flags_by_content({**config, **legacy})
     others = [*(_token(flags.get(name, name)) for name in named), *extra]
-    tokens += [token for token in others if token["content"] not in there]
-    # The library leaves out of texts what was special once, whatever the flag says later.
-    kept = {token["content"] for token in own.values() if token["special"]}
+    tokens += [token for token in others if token["content"] not in known]
+    were_special = {token["content"] for token in present.values() if token["special"]}
+    _mark_special(tokens, set(named), were_special)
+    tokenizer.add_tokens([tokenizers.AddedToken(**token) for token in tokens])
+
+
+def _of_added_tokens_file(folder: Path, special: Set[str]) -> dict[int, _Token]:
+    """Return the tokens of added_tokens.json by their numbers."""
+    return {
+        number: {"content": name, "special": name in special}
+        for name, number in read_json_if_there(folder / "added_tokens.json").items()
+    }
+
+
+def _flags_by_content(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that describe a token by an object, by the text of the token."""
+    objects = [value for value in settings.values() if isinstance(value, dict)]
+    return {value["content"]: value for value in objects if "content" in value}
+
+
+def _mark_special(tokens: list[_Token], named: Set[str], were_special: Set[str]) -> None:
+    """Make those tokens special that have a name, or were special before."""
     for token in tokens:
         if token["content"] in named:
             token["special"] = True
-        elif token["content"] in kept:
+        elif token["content"] in were_special:
+            # The library leaves it out of texts whatever the flag says now.
             token.setdefault("normalized", not token["special"])
             token["special"] = True
-    tokenizer.add_tokens([tokenizers.AddedToken(**token) for token in tokens])
 
 
 def _decoder(value: object) -> dict[int, _Token]:
