@@ -7,18 +7,12 @@ import transformers
 
 from tensor_ops_decode import FileFormatError
 from tensor_ops_decode.models import FAMILIES, decoder_of
-from test_family_settings import Files
+from test_family_settings import SIZES, Files
 
 ARCHITECTURES = [family.hugging_face for family in FAMILIES]
 # Odd values of what readers read, each of which is left out in turn. What a class does not read
 # changes nothing with it or without it.
-SIZES = {
-    "vocab_size": 331,
-    "hidden_size": 48,
-    "intermediate_size": 100,
-    "num_hidden_layers": 7,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
+VALUES = SIZES | {
     "head_dim": 12,
     "max_position_embeddings": 777,
     "rms_norm_eps": 1e-3,
@@ -74,7 +68,7 @@ def made_of(settings):
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_what_is_left_out_is_the_default_of_the_class(architecture, rotation):
     known = set(config_of(architecture, {})) | {"sliding_window_pattern"}
-    full = {name: value for name, value in SIZES.items() if name in known} | ROTATIONS[rotation]
+    full = {name: value for name, value in VALUES.items() if name in known} | ROTATIONS[rotation]
     compared = 0
     for left_out in (None, *full):
         some = {name: value for name, value in full.items() if name != left_out}

@@ -4,7 +4,15 @@ import json
 import random
 
 import gguf
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import (
+    AddedToken,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
 
 from tensor_ops_decode.weights import open_weights
 
@@ -105,3 +113,28 @@ def sentence_piece_names():
     words = "▁ e t a o h l w r d ▁t he ▁the ll ▁he llo ▁hello ▁a or ▁w ld ▁wor ▁world at ▁▁ ▁▁▁▁"
     controls = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
     return controls + words.split(" ")
+
+
+def sentence_piece(is_old, byte_fallback=True):
+    """Return a small tokenizer as files of Llama 2 have it, or with Metaspace."""
+    pieces = ["▁", "h", "e", "l", "o", "▁h", "he", "▁he", "ll", "llo", "▁hello", "hello", "t", "w"]
+    names = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *pieces]
+    merges = [("▁", "h"), ("h", "e"), ("▁h", "e"), ("l", "l"), ("ll", "o"), ("▁he", "llo")]
+    vocabulary = {name: token for token, name in enumerate(names)}
+    made = Tokenizer(
+        models.BPE(
+            vocabulary, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=byte_fallback
+        )
+    )
+    if is_old:
+        spaces = [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+        made.normalizer = normalizers.Sequence(spaces)
+    else:
+        made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    made.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    )
+    made.add_special_tokens([AddedToken(n, normalized=False) for n in ("<unk>", "<s>", "</s>")])
+    begin = {"single": "<s> $A", "special_tokens": [("<s>", 1)]}
+    made.post_processor = processors.TemplateProcessing(**begin)
+    return made

@@ -4,18 +4,10 @@ import itertools
 
 import pytest
 
-tokenizers = pytest.importorskip("tokenizers")
 transformers = pytest.importorskip("transformers")
 
-from tokenizer_files import write_folder  # noqa: E402
-from tokenizers import (  # noqa: E402
-    AddedToken,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-    processors,
-)
+from tokenizer_files import sentence_piece, write_folder  # noqa: E402
+from tokenizers import Tokenizer  # noqa: E402
 
 from tensor_ops_decode.text import open_tokenizer  # noqa: E402
 from tensor_ops_decode.weights import open_weights  # noqa: E402
@@ -38,31 +30,6 @@ CONFIGS = [
     {"add_prefix_space": False},
     {"add_prefix_space": None, "legacy": True, "pad_token": "</s>"},
 ]
-
-
-def sentence_piece(is_old, byte_fallback=True):
-    """Return a small tokenizer as files of Llama 2 have it, or with Metaspace."""
-    pieces = ["▁", "h", "e", "l", "o", "▁h", "he", "▁he", "ll", "llo", "▁hello", "hello", "t", "w"]
-    names = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *pieces]
-    merges = [("▁", "h"), ("h", "e"), ("▁h", "e"), ("l", "l"), ("ll", "o"), ("▁he", "llo")]
-    vocabulary = {name: token for token, name in enumerate(names)}
-    made = tokenizers.Tokenizer(
-        models.BPE(
-            vocabulary, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=byte_fallback
-        )
-    )
-    if is_old:
-        spaces = [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
-        made.normalizer = normalizers.Sequence(spaces)
-    else:
-        made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
-    made.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
-    )
-    made.add_special_tokens([AddedToken(n, normalized=False) for n in ("<unk>", "<s>", "</s>")])
-    begin = {"single": "<s> $A", "special_tokens": [("<s>", 1)]}
-    made.post_processor = processors.TemplateProcessing(**begin)
-    return made
 
 
 @pytest.mark.parametrize("kind", ["LlamaTokenizer", "LlamaTokenizerFast", None])
@@ -98,7 +65,7 @@ def test_a_token_that_pads_is_known_by_name(tmp_path):
         folder = tmp_path / str(number)
         folder.mkdir()
         write_folder(folder, files=files | {"tokenizer_config.json": config})
-        made = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+        made = Tokenizer.from_file(str(folder / "tokenizer.json"))
         made.enable_padding(pad_token="<x>", pad_id=0)
         made.save(str(folder / "tokenizer.json"))
         ours = open_tokenizer(open_weights(folder))
