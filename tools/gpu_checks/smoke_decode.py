@@ -2,9 +2,9 @@
 
     python tools/gpu_checks/smoke_decode.py q8_0 [--small]
 
-It says how far logits are from the reference's before it asks whether that is near enough. The size
-at which all multiprocessors have tiles, and a race shows as other bits, is in no test: emulated it
-would take hours, and --small takes another.
+It prints how far logits are from the reference's before it asserts the bound. The large model has
+tiles for all multiprocessors, so that a race shows as other bits; emulated it would take hours, for
+which --small takes another.
 """
 
 import argparse

@@ -136,8 +136,8 @@ class ExecutorChoice:
             if isinstance(way, Step):
                 steps.append(way)
                 continue
-            asks = len(self._ways) > 1 and way.mode not in AUTOMATIC
-            choice = choose_backend(way, partial(self._reason, program, asks))
+            with_settings = len(self._ways) > 1 and way.mode not in AUTOMATIC
+            choice = choose_backend(way, partial(self._reason, program, with_settings))
             steps += map(_without_vain_advice, choice.steps)
             if choice.backend is not None:
                 self._warn_of_fallback(steps, choice.backend)
@@ -147,13 +147,13 @@ class ExecutorChoice:
         message += "; ".join(f"{step.backend}: {step.reason}" for step in steps)
         raise NoExecutorError(message + self._advice(steps), steps[0].backend)
 
-    def _reason(self, program: str | None, asks: bool, backend: Backend) -> str | None:
-        """Return why an available backend cannot run a program; `asks` about settings too."""
+    def _reason(self, program: str | None, with_settings: bool, backend: Backend) -> str | None:
+        """Return why an available backend cannot run a program, or not with the settings."""
         module = _module_of(backend)
         name = backend.name.partition(":")[0]
         if module is None:
             return _RUNS_NONE
-        reason = self._refusal(name) or (self._refused_by(module) if asks else None)
+        reason = self._refusal(name) or (self._refused_by(module) if with_settings else None)
         if reason is None and self._among_ranks and not _takes_ranks(module):
             return "its executor runs no programs that are divided among ranks"
         if reason is not None or program is None:

@@ -18,7 +18,12 @@ from tensor_ops_decode.generation.answer import Answer, errors_of_prompt
 from tensor_ops_decode.generation.chat_model import ChatModel
 from tensor_ops_decode.generation.stop_strings import StopStrings
 from tensor_ops_decode.kernel.persistent_kernel import PersistentKernel
-from tensor_ops_decode.models import decoder_of, generation_settings
+from tensor_ops_decode.models import decoder_of
+from tensor_ops_decode.models.generation_settings import (
+    end_tokens_of,
+    generation_defaults,
+    problem_with_end_tokens,
+)
 from tensor_ops_decode.text.arguments import Prompt, checked_prompt, checked_stops, listed_prompts
 from tensor_ops_decode.weights import FileFormatError, Weights, open_weights
 
@@ -90,9 +95,8 @@ def describe(path: str | os.PathLike[str], backend: str | None = None, **options
 
     weights = open_weights(path)
     tokenizer = open_tokenizer(weights)
-    read = generation_settings
-    problem = None if "eos_token_id" in options else read.problem_with_end_tokens(weights)
-    found, end = tokenizer.end_tokens | read.end_tokens_of(weights), decoder_of(weights).vocabulary
+    problem = None if "eos_token_id" in options else problem_with_end_tokens(weights)
+    found, end = tokenizer.end_tokens | end_tokens_of(weights), decoder_of(weights).vocabulary
     options.setdefault("eos_token_id", sorted(token for token in found if token < end))
     kernel = PersistentKernel(backend=backend, model=weights, **options)
     return Model(kernel, tokenizer, weights, problem)
@@ -136,7 +140,7 @@ class Model(ChatModel):
         FileFormatError
             If a value cannot be; the message names file and key.
         """
-        return generation_settings.generation_defaults(self._weights)
+        return generation_defaults(self._weights)
 
     def close(self) -> None:
         """Free the memory of the model."""

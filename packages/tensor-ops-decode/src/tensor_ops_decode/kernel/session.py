@@ -74,8 +74,8 @@ class Session(ExclusiveUse):
             Whether the kernel chooses its tokens. Otherwise a call leaves the logits of the next
             token, and the request waits until `extend` gives it one.
         announce : callable, optional
-            Called with what is returned before the request is there, so that the caller knows what
-            to remove even where Ctrl-C comes before the return.
+            Called with the number of the request before the request is added, so that the caller
+            can remove it even where Ctrl-C comes before the return.
         **sampling
             ``temperature``, ``top_k``, ``top_p``, ``min_p``, ``seed``, ``repetition_penalty`` and
             ``logit_bias``, as in `Sampling`; without them, the most probable token is taken.

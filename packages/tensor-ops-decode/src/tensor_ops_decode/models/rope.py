@@ -119,7 +119,18 @@ def hugging_face_rope(
 def _check_pairs(
     settings: Settings, name: str, size: int, head_size: int, *, may_be_odd: bool
 ) -> None:
-    """Raise a FileFormatError unless a head has the pairs that so many of its elements are in."""
+    """Raise a FileFormatError unless the rotated elements fit in the head as pairs.
+
+    Parameters
+    ----------
+    settings : Settings
+    name : str
+        The key that gives the number of rotated elements.
+    size, head_size : int
+        The number of rotated elements, and of all elements of a head.
+    may_be_odd : bool
+        Whether an odd `size` means one element more, as in transformers.
+    """
     most = min(head_size, _MOST_ROTATED)
     if most < 2 or size + size % 2 > most or (size % 2 and not may_be_odd):
         raise FileFormatError(

@@ -63,8 +63,8 @@ def encode_chat(
     names = tokenizer.special_names
     if parse_special_tokens:
         return tokenizer.encode(text, add_special_tokens=False, parse_special_tokens=True)
-    # A template's own variables, such as bos_token, are marks whoever gives them; but not those by
-    # whose names a folder calls a token and a caller gives texts.
+    # A template's own variables, such as bos_token, are marks whoever gives them. Tools and
+    # documents never are, though a folder may give such a name to a special token.
     own = template.variables.keys() & variables.keys() - {"tools", "documents"}
     marks = {name: given.pop(name) for name in own}
     places = _own_places(names, partial(render, **marks), text, given)

@@ -55,7 +55,7 @@ def open_model_file(path: str | os.PathLike[str]) -> BinaryIO:
     OSError
         If it cannot be opened.
     """
-    is_there(path)
+    is_there(path)  # which names a broken link
     try:
         return open_regular(path)
     except WrongFileError as error:

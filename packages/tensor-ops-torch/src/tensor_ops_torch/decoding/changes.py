@@ -206,7 +206,7 @@ def _content_of(tensor: torch.Tensor) -> bytes:
 def _adapters_of(layer: Any, pending: tuple[str, ...]) -> tuple[Any, ...]:
     """Return what decides on the adapters of a layer; of those to be merged, their settings too."""
     settings = {
-        # Those of other adapters do not count, of which some may come or go.
+        # Other adapters may be added and deleted: their settings do not count.
         key: {each: value.get(each) for each in pending} if isinstance(value, dict) else value
         for key, value in (plain_values(vars(layer)) if pending else {}).items()
         if key != "training"

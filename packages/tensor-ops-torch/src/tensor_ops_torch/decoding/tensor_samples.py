@@ -74,7 +74,7 @@ def _places(tensor: torch.Tensor) -> tuple[list[int], list[int]]:
     if tensor.is_contiguous():
         count = min(tensor.numel(), _MOST_OF_A_TENSOR)
         step = max(tensor.numel() - 1, 0) // max(count - 1, 1)
-        # With a common divisor they would all be in some of the columns.
+        # If the step and the length of a row shared a divisor, samples would miss whole columns.
         while step > 1 and math.gcd(step, tensor.shape[-1]) > 1:
             step -= 1
         return [count], [step]

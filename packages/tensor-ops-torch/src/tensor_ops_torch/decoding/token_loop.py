@@ -107,7 +107,7 @@ def _chosen_by_kernel(
     columns: list[list[int]] = []
     tokens = input_ids
     in_step = bool(criteria) or streamer is not None
-    # Ctrl-C may come as the inner one of two contexts begins to close the rows.
+    # closing() ends the rows even where Ctrl-C comes just as their own __exit__ begins.
     with closing(ChosenRows(kernel, prompts, rows, in_step=in_step)) as chosen, chosen:
         for column in chosen.columns(most_steps, seconds, pad_token):
             columns.append(column)
