@@ -62,7 +62,8 @@ def node_kinds(kinds: Iterable[Kind]) -> Lines:
 def entry(kind: Kind) -> Lines:
     """Yield the entry of one kind, without members at the end that have their default."""
     known = ("selects", "draws", "exchanges")
-    traits = [f"k{what.capitalize()}" for what in known if getattr(kind, what)]
+    roles = [kind.role] if kind.role else []
+    traits = [f"k{camel(what)}" for what in [*(w for w in known if getattr(kind, w)), *roles]]
     members = [
         rows(
             row(each.name, each.columns, element(each.dtype), each.below, need(each.optional))

@@ -83,6 +83,12 @@ enum NodeTraits : unsigned {
   kSelects = 1,    // has a row for each token, and gives the selected rows
   kDraws = 2,      // draws tokens from its first input, by the sampling parameters of each slot
   kExchanges = 4,  // its output depends on what its first input has on the other ranks
+  // Roles, of which a kind has one or none.
+  kProduct = 8,       // multiplies its first input with matrices, and adds biases
+  kNorm = 16,         // scales a row by all of it
+  kGate = 32,         // multiplies one half of a row by an activation of the other
+  kElementwise = 64,  // works on each column by itself
+  kSum = 128,         // adds its two inputs
 };
 
 struct NodeKind {
@@ -100,6 +106,7 @@ struct NodeKind {
   bool selects() const { return traits & kSelects; }
   bool draws() const { return traits & kDraws; }
   bool exchanges() const { return traits & kExchanges; }
+  bool is(NodeTraits trait) const { return traits & trait; }
   bool has_cache() const { return cache.form != CacheForm::kNone; }
 };
 

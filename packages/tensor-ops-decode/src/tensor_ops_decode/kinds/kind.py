@@ -23,6 +23,7 @@ __all__ = [
     "Kind",
     "Output",
     "Relation",
+    "Role",
     "Sample",
     "StatePerRequest",
     "Weight",
@@ -96,6 +97,17 @@ FORMS = {
     "stack": 3,  # matrices of one size for products, which the numbers of an input choose from
 }
 Form: TypeAlias = Literal["vector", "table", "lookup", "matrices", "biases", "stack"]
+
+#: What a node does to its rows, as far as executors may run it together with others, and ranks may
+#: divide it.
+Role: TypeAlias = Literal[
+    "",
+    "product",  # multiplies its first input with matrices, and adds biases
+    "norm",  # scales a row by all of it
+    "gate",  # multiplies one half of a row by an activation of the other
+    "elementwise",  # works on each column by itself
+    "sum",  # adds its two inputs
+]
 
 
 @dataclass(frozen=True)
@@ -307,6 +319,8 @@ class Kind:
         What must hold of the sizes besides.
     together : sequence of tuple of str
         Optional weights that are given all together, or not at all.
+    role : {"", "product", "norm", "gate", "elementwise", "sum"}
+        See `Role`.
     selects, draws, exchanges : bool
         Whether the outputs have only the rows that are selected, whether it draws a token from its
         first input by the parameters of each request, and whether its output depends on what its
@@ -325,6 +339,7 @@ class Kind:
     cache: KeysAndValues | StatePerRequest | None = None
     relations: tuple[Relation, ...] = ()
     together: tuple[tuple[str, ...], ...] = ()
+    role: Role = ""
     selects: bool = False
     draws: bool = False
     exchanges: bool = False

@@ -12,5 +12,6 @@ KIND = Kind(
     bound=bound_of(1),
     inputs=(Input("a", "H"), Input("b", "H")),
     outputs=(Output("output", "H"),),
+    role="sum",
     samples=(Sample("odd", {"a": 33, "b": 33}),),
 )

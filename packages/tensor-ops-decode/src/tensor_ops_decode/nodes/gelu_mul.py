@@ -18,6 +18,7 @@ KIND = Kind(
     inputs=(Input("x", "2F"),),
     outputs=(Output("output", "F"),),
     attributes=(Attribute("approximate", str, choices=("tanh", "none")),),
+    role="gate",
     samples=(
         Sample("tanh", {"x": 128}, attributes={"approximate": "tanh"}),
         Sample("exact", {"x": 26}, attributes={"approximate": "none"}),

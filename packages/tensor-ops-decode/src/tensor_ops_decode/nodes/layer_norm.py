@@ -33,6 +33,7 @@ KIND = Kind(
     outputs=(Output("output", "H"),),
     weights=(Weight("weight", "vector", "H"), Weight("bias", "vector", "H", optional=True)),
     attributes=(Attribute("eps", float, least=0),),
+    role="norm",
     samples=(
         Sample("usual", {"x": 384}, {"weight": [(384,)], "bias": [(384,)]}, {"eps": 1e-5}),
         Sample("without bias", {"x": 13}, {"weight": [(13,)]}, {"eps": 1e-2}),

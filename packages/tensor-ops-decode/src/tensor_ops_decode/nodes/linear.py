@@ -50,6 +50,7 @@ KIND = Kind(
         Weight("weight", "matrices", "N", "K"),
         Weight("bias", "biases", "N", of="weight", optional=True),
     ),
+    role="product",
     samples=(
         Sample("one matrix", {"x": 64}, {"weight": [(48, 64)]}),
         Sample("rows that fill no tile", {"x": 96}, {"weight": [(7, 96)]}),

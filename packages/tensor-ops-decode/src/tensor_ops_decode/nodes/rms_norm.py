@@ -17,6 +17,7 @@ KIND = Kind(
     outputs=(Output("output", "H"),),
     weights=(Weight("weight", "vector", "H"),),
     attributes=(Attribute("eps", float, least=0),),
+    role="norm",
     samples=(
         Sample("usual", {"x": 576}, {"weight": [(576,)]}, {"eps": 1e-5}),
         Sample("odd", {"x": 13}, {"weight": [(13,)]}, {"eps": 1e-2}),

@@ -13,5 +13,6 @@ KIND = Kind(
     inputs=(Input("x", "H"),),
     outputs=(Output("output", "H"),),
     attributes=(Attribute("factor", float),),
+    role="elementwise",
     samples=(Sample("odd", {"x": 33}, attributes={"factor": -1.7}),),
 )

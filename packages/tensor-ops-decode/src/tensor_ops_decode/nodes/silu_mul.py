@@ -20,5 +20,6 @@ KIND = Kind(
     bound=bound_of(6),
     inputs=(Input("x", "2F"),),
     outputs=(Output("output", "F"),),
+    role="gate",
     samples=(Sample("usual", {"x": 128}), Sample("odd", {"x": 26})),
 )

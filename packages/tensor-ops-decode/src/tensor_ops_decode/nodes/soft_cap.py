@@ -21,6 +21,7 @@ KIND = Kind(
     inputs=(Input("x", "H"),),
     outputs=(Output("output", "H"),),
     attributes=(Attribute("cap", float, least=2.0**-20),),
+    role="elementwise",
     samples=(
         Sample("odd", {"x": 33}, attributes={"cap": 1.5}),
         Sample("usual", {"x": 64}, attributes={"cap": 30.0}),
