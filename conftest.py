@@ -187,7 +187,7 @@ def press_ctrl_c():
         for _ in range(30):
             process.send_signal(signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                return process.communicate(timeout=2)[0]
+                return process.communicate(timeout=10)[0]
         process.kill()
         process.communicate()
         pytest.fail("the process runs on, however often Ctrl-C is pressed")
