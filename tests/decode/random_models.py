@@ -85,20 +85,18 @@ class RandomModel:
         head = table
         if self.has("has_head"):
             head = self.tensor("head", self.vocabulary, self.hidden, kind=self.kind)
-        weights = {"norm": self.tensor("norm", self.hidden), "weight": head}
-        add("rms_norm_linear", {"x": x}, weights, EPS, output="raw")
-        logits = "raw"
+        norm = {"weight": self.tensor("norm", self.hidden)}
+        x = add("rms_norm", {"x": x}, norm, EPS, output="normed")
+        logits = add("linear", {"x": x}, {"weight": head}, output="raw")
         if self.is_gemma:
             logits = add("soft_cap", {"x": "raw"}, None, {"cap": 3.0}, output="logits")
         add("sample", {"x": logits}, output="next")
         return self.builder.program([logits, "next"])
 
     def normalised(self, name, x, weights, output):
-        """Add a product with a normalised value, in one node or two."""
+        """Add a product with a normalised value."""
         norm = self.tensor(f"{name}.norm", self.hidden)
-        kind = self.pick("norm", "rms_norm_linear", "rms_norm", "layer_norm")
-        if kind == "rms_norm_linear":
-            return self.builder.add(kind, {"x": x}, {"norm": norm, **weights}, EPS, output=output)
+        kind = self.pick("norm", "rms_norm", "layer_norm")
         x = self.builder.add(kind, {"x": x}, {"weight": norm}, EPS, output=f"{output}.normed")
         return self.builder.add("linear", {"x": x}, weights, output=output)
 
@@ -141,10 +139,6 @@ class RandomModel:
         value = self.normalised(f"{name}mlp", x, gate_up, f"{name}gate_up")
         has_bias = self.has("down_bias")
         down = self.product(f"{name}down", [self.hidden], self.inner, has_bias=has_bias)
-        if not self.is_gemma and self.has("one_node"):
-            inputs = {"x": value, "residual": x}
-            kind = "silu_mul_linear_with_residual"
-            return self.builder.add(kind, inputs, down, output=f"{name}output")
         attributes = {"approximate": "tanh"} if self.is_gemma else None
         gate = "gelu_mul" if self.is_gemma else "silu_mul"
         value = self.builder.add(gate, {"x": value}, None, attributes, output=f"{name}gated")
@@ -152,10 +146,8 @@ class RandomModel:
 
     def added(self, name, x, weights, residual):
         """Add a product to a residual, of Gemma after its norm."""
-        if not self.is_gemma:
-            inputs = {"x": x, "residual": residual}
-            return self.builder.add("linear", inputs, weights, output=name)
         x = self.builder.add("linear", {"x": x}, weights, output=f"{name}.product")
-        norm = {"weight": self.tensor(f"{name}.norm", self.hidden)}
-        x = self.builder.add("rms_norm", {"x": x}, norm, EPS, output=f"{name}.normed")
+        if self.is_gemma:
+            norm = {"weight": self.tensor(f"{name}.norm", self.hidden)}
+            x = self.builder.add("rms_norm", {"x": x}, norm, EPS, output=f"{name}.normed")
         return self.builder.add("add", {"a": x, "b": residual}, output=name)

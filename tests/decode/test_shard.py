@@ -9,7 +9,8 @@ import pytest
 
 from random_models import LIMITS, TYPES, RandomModel
 from running_shards import Shards
-from tensor_ops_decode import Program, ProgramError, reference, shard
+from tensor_ops_decode import KINDS, Program, ProgramError, reference, shard
+from tensor_ops_decode.kinds.kind import Weight
 from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.program.records import Limits, Tensor
 from whole_programs import base_program
@@ -132,15 +133,15 @@ def test_quantized_rows_are_cut_between_blocks(kind):
 
 def test_residuals_and_biases_are_added_once():
     given = {"has_head": True, "o_bias": True, "down_bias": True, "is_gemma": False}
-    program = RandomModel(0, groups=2, per_group=1, kind="f32", one_node=True, **given).program
+    program = RandomModel(0, groups=2, per_group=1, kind="f32", **given).program
     parts = [shard(program, rank, 2) for rank in range(2)]
     for part, has_bias in zip(parts, (True, False), strict=True):
         nodes = {node.name: node for node in part.nodes}
         for name in ("0.attended", "0.output"):
-            product = nodes[f"{name}.share"]
-            assert (product.kind, set(product.inputs)) == ("linear", {"x"})
+            product = nodes[f"{name}.product.share"]
+            assert product.kind == "linear"
             assert ("bias" in product.weights) == has_bias
-            assert nodes[f"{name}.sum"].kind == "allreduce"
+            assert nodes[f"{name}.product"].kind == "allreduce"
             assert nodes[name].kind == "add"
 
 
@@ -156,7 +157,7 @@ def test_a_norm_behind_a_product_is_of_the_sum():
 def test_ranks_add_the_selected_rows_alone_where_those_are_left():
     program = RandomModel(0, groups=2, per_group=1, kind="f32", selects_early=True).program
     values = shard(program, 0, 2).values
-    rows = [values[f"{layer}.output.share"].rows for layer in range(2)]
+    rows = [values[f"{layer}.output.product.share"].rows for layer in range(2)]
     assert rows == ["tokens", "selected"]
 
 
@@ -165,7 +166,7 @@ PLAIN = {"groups": 2, "per_group": 1, "kind": "f32", "is_gemma": False}
 
 @pytest.mark.parametrize("value", ["0.qkv", "0.heads"])
 def test_attention_of_which_a_caller_reads_is_computed_by_every_rank(value):
-    program = RandomModel(0, **PLAIN, one_node=False).program
+    program = RandomModel(0, **PLAIN).program
     program = dataclasses.replace(program, outputs=(*program.outputs, value))
     part = shard(program, 1, 2)
     assert {name: part.caches[name].num_kv_heads for name in part.caches} == {
@@ -174,10 +175,9 @@ def test_attention_of_which_a_caller_reads_is_computed_by_every_rank(value):
     }
     assert part.values[value] == program.values[value]
     nodes = {node.name: node.kind for node in part.nodes}
-    assert nodes["0.attended"] == "linear"
-    assert [nodes[f"{each}.sum"] for each in ("0.output", "1.attended", "1.output")] == [
-        "allreduce"
-    ] * 3
+    assert nodes["0.attended.product"] == "linear"
+    divided = [nodes[f"{each}.product"] for each in ("0.output", "1.attended", "1.output")]
+    assert divided == ["allreduce"] * 3
 
 
 def test_an_mlp_whose_columns_another_node_reads_is_computed_by_every_rank():
@@ -189,11 +189,11 @@ def test_an_mlp_whose_columns_another_node_reads_is_computed_by_every_rank():
     x = builder.add("embed", {"tokens": "tokens"}, {"weight": tensor("t", 9, 8)}, output="x")
     wide = builder.add("linear", {"x": x}, {"weight": tensor("up", 16, 8)}, output="wide")
     gated = builder.add("silu_mul", {"x": wide}, output="gated")
-    inputs = {"x": gated, "residual": gated}  # which must be whole
-    y = builder.add("linear", inputs, {"weight": tensor("down", 8, 8)}, output="y")
-    builder.add("linear", {"x": y}, {"weight": "t"}, output="logits")
+    y = builder.add("linear", {"x": gated}, {"weight": tensor("down", 8, 8)}, output="y")
+    z = builder.add("add", {"a": y, "b": gated}, output="z")  # which must be whole
+    builder.add("linear", {"x": z}, {"weight": "t"}, output="logits")
     kinds = [node.kind for node in shard(builder.program(["logits"]), 0, 2).nodes]
-    assert kinds == ["embed", "linear", "silu_mul", "linear", "linear", "allgather"]
+    assert kinds == ["embed", "linear", "silu_mul", "linear", "add", "linear", "allgather"]
 
 
 def test_numbers_that_scale_columns_are_within_what_ranks_divide():
@@ -225,24 +225,49 @@ def test_numbers_that_scale_columns_are_within_what_ranks_divide():
         assert np.abs(logits - right).max() < BOUND
 
 
+def with_products_of(kind, program, monkeypatch):
+    """Return a program whose products are of another kind."""
+    monkeypatch.setitem(KINDS, kind.name, kind)
+    nodes = (
+        dataclasses.replace(node, kind=kind.name) if node.kind == "linear" else node
+        for node in program.nodes
+    )
+    return dataclasses.replace(program, nodes=tuple(nodes))
+
+
+def test_another_kind_of_product_is_divided_as_linear_is(monkeypatch):
+    program = RandomModel(0, **PLAIN, o_bias=True).program
+    other = dataclasses.replace(KINDS["linear"], name="other")
+    for rank in range(2):
+        part = shard(with_products_of(other, program, monkeypatch), rank, 2)
+        assert part == with_products_of(other, shard(program, rank, 2), monkeypatch)
+
+
+def test_a_product_with_other_weights_than_its_matrices_is_computed_by_every_rank(monkeypatch):
+    linear = KINDS["linear"]
+    weights = (*linear.weights, Weight("scale", "vector", "N", optional=True))
+    other = dataclasses.replace(linear, name="other", weights=weights)
+    program = with_products_of(other, RandomModel(0, **PLAIN).program, monkeypatch)
+    with pytest.raises(ProgramError, match="the program has none of these"):
+        shard(program, 0, 2)
+
+
 def test_names_of_a_shard_are_new():
-    model = RandomModel(0, **PLAIN, one_node=True, has_head=True)
+    model = RandomModel(0, **PLAIN, has_head=True)
     tensors, values = dict(model.program.tensors), dict(model.program.values)
     taken = f"0.o.0[:,0:{model.size}]"
     tensors[taken] = tensors["norm"]
-    nodes = list(model.program.nodes)
+    nodes, name = list(model.program.nodes), "0.output.product.share"
     for index, node in enumerate(nodes):
         if node.name == "0.qkv.normed":
-            nodes[index] = dataclasses.replace(
-                node, name="0.output.sum", outputs={"output": "0.output.sum"}
-            )
+            nodes[index] = dataclasses.replace(node, name=name, outputs={"output": name})
         if node.name == "0.qkv":
-            nodes[index] = dataclasses.replace(node, inputs={"x": "0.output.sum"})
-    values["0.output.sum"] = values.pop("0.qkv.normed")
+            nodes[index] = dataclasses.replace(node, inputs={"x": name})
+    values[name] = values.pop("0.qkv.normed")
     changed = {"tensors": tensors, "values": values, "nodes": tuple(nodes)}
     part = shard(dataclasses.replace(model.program, **changed), 0, 2)
-    assert part.values["0.output.sum"] == values["0.output.sum"]
-    assert next(node for node in part.nodes if node.name == "0.output.sum'").kind == "allreduce"
+    assert part.values[name] == values[name]
+    assert next(node for node in part.nodes if node.name == f"{name}'").kind == "linear"
     assert f"{taken}'" in part.tensors
 
 
@@ -259,8 +284,9 @@ def file_program(kinds, columns=512):
     up = tensor("up", 2 * columns, 256, "transpose", "quantize:q8_0")
     wide = builder.add("linear", {"x": x}, {"weight": up}, output="wide")
     down = tensor("down", 256, columns, *kinds)
-    inputs = {"x": wide, "residual": x}
-    mlp = builder.add("silu_mul_linear_with_residual", inputs, {"weight": down}, output="mlp")
+    hidden = builder.add("silu_mul", {"x": wide}, output="hidden")
+    product = builder.add("linear", {"x": hidden}, {"weight": down}, output="product")
+    mlp = builder.add("add", {"a": product, "b": x}, output="mlp")
     logits = builder.add("linear", {"x": mlp}, {"weight": table}, output="logits")
     return builder.program([logits])
 

@@ -40,8 +40,8 @@ def base_program(windows=(5, 3), *, paged=True, cache_dtypes=("float16", "int8")
     add, eps = builder.add, {"eps": 1e-5}
     add("embed", {"tokens": "tokens"}, {"weight": "table"}, output="x")
     add("rms_norm", {"x": "x"}, {"weight": "norm"}, eps, output="normed")
-    weights = {"norm": "norm", "weight": ["matrix", "matrix"], "bias": ["bias", "bias"]}
-    add("rms_norm_linear", {"x": "normed"}, weights, eps, output="qkv")
+    weights = {"weight": ["matrix", "matrix"], "bias": ["bias", "bias"]}
+    add("linear", {"x": "normed"}, weights, output="qkv")
     for name, window, dtype in zip(("first", "second"), windows, cache_dtypes, strict=True):
         cache = builder.cache(f"cache of {name}", Cache(1, 8, dtype, paged))
         weights = {"cos": "cos", "sin": "sin", "q_norm": "head", "k_norm": "head"}
@@ -49,15 +49,16 @@ def base_program(windows=(5, 3), *, paged=True, cache_dtypes=("float16", "int8")
         weights = weights if name == "first" else {}
         add("attention", {"qkv": "qkv"}, weights, attributes, output=name)
     weights = {"weight": "out", "bias": "norm"}
-    add("linear", {"x": "first", "residual": "x"}, weights, output="y")
+    add("linear", {"x": "first"}, weights, output="y.product")
+    add("add", {"a": "y.product", "b": "x"}, output="y")
     add("linear", {"x": "second"}, {"weight": "out"}, output="z")
     add("add", {"a": "y", "b": "z"}, output="sum")
     add("allreduce", {"x": "sum"}, output="reduced")
     add("layer_norm", {"x": "reduced"}, {"weight": "norm", "bias": "norm"}, eps, output="layered")
     add("linear", {"x": "layered"}, {"weight": "up"}, output="wide")
-    inputs = {"x": "wide", "residual": "y"}
-    add("silu_mul_linear_with_residual", inputs, {"weight": "square"}, output="mlp")
     add("silu_mul", {"x": "wide"}, output="gated")
+    add("linear", {"x": "gated"}, {"weight": "square"}, output="mlp.product")
+    add("add", {"a": "mlp.product", "b": "y"}, output="mlp")
     add("gelu_mul", {"x": "wide"}, {}, {"approximate": "tanh"}, output="gelued")
     add("add", {"a": "gated", "b": "gelued"}, output="both")
     add("scale", {"x": "both"}, {}, {"factor": 0.5}, output="scaled")
@@ -84,22 +85,27 @@ def llama_program(windows=(5, 3), *, paged=True, page_size=4):
     tensor("out", 32, 16)
     tensor("up", 64, 32)
     tensor("square", 32, 32)
-    add, eps, norm = builder.add, {"eps": 1e-5}, {"norm": "norm"}
+    add, norm, eps = builder.add, {"weight": "norm"}, {"eps": 1e-5}
     add("embed", {"tokens": "tokens"}, {"weight": "table"}, output="x")
     residual = "x"
-    layers = {"first": ("qkv", ["matrix", "matrix"], "y"), "second": ("other qkv", "square", "z")}
-    for window, (name, (qkv, weight, output)) in zip(windows, layers.items(), strict=True):
-        add("rms_norm_linear", {"x": residual}, norm | {"weight": weight}, eps, output=qkv)
+    layers = {"first": ("normed", "qkv", ["matrix", "matrix"], "y")}
+    layers["second"] = "other normed", "other qkv", "square", "z"
+    for window, (name, (normed, qkv, weight, output)) in zip(windows, layers.items(), strict=True):
+        add("rms_norm", {"x": residual}, norm, eps, output=normed)
+        add("linear", {"x": normed}, {"weight": weight}, output=qkv)
         cache = builder.cache(f"cache of {name}", Cache(1, 8, "float16", paged))
         attributes = {**ATTENTION, "window": window, "cache": cache}
         add("attention", {"qkv": qkv}, {"cos": "cos", "sin": "sin"}, attributes, output=name)
-        inputs = {"x": name, "residual": residual}
-        residual = add("linear", inputs, {"weight": "out"}, output=output)
-    add("rms_norm_linear", {"x": "z"}, norm | {"weight": "up"}, eps, output="wide")
-    inputs = {"x": "wide", "residual": "z"}
-    add("silu_mul_linear_with_residual", inputs, {"weight": "square"}, output="mlp")
+        add("linear", {"x": name}, {"weight": "out"}, output=f"{output}.product")
+        residual = add("add", {"a": f"{output}.product", "b": residual}, output=output)
+    add("rms_norm", {"x": "z"}, norm, eps, output="z normed")
+    add("linear", {"x": "z normed"}, {"weight": "up"}, output="wide")
+    add("silu_mul", {"x": "wide"}, output="gated")
+    add("linear", {"x": "gated"}, {"weight": "square"}, output="mlp.product")
+    add("add", {"a": "mlp.product", "b": "z"}, output="mlp")
     add("select", {"x": "mlp"}, output="last")
-    add("rms_norm_linear", {"x": "last"}, norm | {"weight": "table"}, eps, output="logits")
+    add("rms_norm", {"x": "last"}, norm, eps, output="last normed")
+    add("linear", {"x": "last normed"}, {"weight": "table"}, output="logits")
     add("sample", {"x": "logits"}, output="next")
     return builder.program(["logits", "next"])
 

@@ -78,14 +78,14 @@ _TOO_LARGE = [2**31, 2**32, 2**53, 2**63 - 1]
 _NO_NUMBERS = [None, True, "1", [], {}, DELETED]
 _NO_NAMES = [None, 1, True, [], {}, DELETED]
 _NO_OBJECTS = [None, 1, "x", [], True, DELETED]
-_QKV, _FIRST = "nodes/qkv", "nodes/first"
+_NORM, _QKV, _FIRST = "nodes/normed", "nodes/qkv", "nodes/first"
 _COUNTS = [f"{_FIRST}/attributes/{key}" for key in ("num_heads", "num_kv_heads", "head_size")]
 
 # Places, values, and the words of the message.
 WRONG_PROGRAMS = [
     ("format", "another", ["format", "tensor-ops program"]),
     *_each(["format"], [None, 1, DELETED]),
-    ("version", 2, ["version must be 1, got 2"]),
+    ("version", 3, ["version must be 2, got 3"]),
     *(("version", value, ["version must be"]) for value in (True, 1.0, "1", None)),
     ("version", DELETED, ["version"]),
     ("more", 1, ["more"]),
@@ -165,9 +165,9 @@ WRONG_PROGRAMS = [
     ("nodes/gated/inputs/x", "x", ["'gated'"]),
     ("nodes/next", DELETED, ["'next'", "no node"]),
     # Attributes.
-    *_each([f"{_QKV}/attributes/eps", "nodes/scaled/attributes/factor"], _NO_NUMBERS),
-    (f"{_QKV}/attributes/eps", -1, ["'qkv'", "eps must be at least 0, got -1"]),
-    (f"{_QKV}/attributes/eps", 10**400, []),  # beyond float64
+    *_each([f"{_NORM}/attributes/eps", "nodes/scaled/attributes/factor"], _NO_NUMBERS),
+    (f"{_NORM}/attributes/eps", -1, ["'normed'", "eps must be at least 0, got -1"]),
+    (f"{_NORM}/attributes/eps", 10**400, []),  # beyond float64
     (f"{_QKV}/attributes/more", 1, ["'qkv'", "more"]),
     ("nodes/logits/attributes/cap", 0, ["'logits'", "cap must be at least", "got 0"]),
     *_each([*_COUNTS, f"{_FIRST}/attributes/window"], [*_NO_INTEGERS, 2**63, 10**30]),
@@ -184,8 +184,8 @@ WRONG_PROGRAMS = [
     (f"{_FIRST}/attributes/cache", "cache of second", ["cache"]),
     ("nodes/gelued/attributes/approximate", "erf", ["approximate", "erf", "tanh", "none"]),
     # Weights of nodes.
-    (f"{_QKV}/weights/norm", ["matrix"], ["'qkv'", "norm"]),
-    (f"{_QKV}/weights/norm", ["bias"], ["'qkv'", "norm", "16"]),
+    (f"{_NORM}/weights/weight", ["matrix"], ["'normed'", "weight"]),
+    (f"{_NORM}/weights/weight", ["bias"], ["'normed'", "weight", "16"]),
     (f"{_QKV}/weights/weight", ["matrix", "out"], ["'qkv'", "columns"]),
     (f"{_QKV}/weights/weight", ["matrix"], ["'qkv'", "bias"]),
     (f"{_QKV}/weights/bias", ["bias"], ["'qkv'", "bias"]),
@@ -195,8 +195,8 @@ WRONG_PROGRAMS = [
     (f"{_FIRST}/weights/sin", None, ["sin"]),
     (f"{_FIRST}/weights/sin", ["out"], ["'first'", "sin"]),
     (f"{_FIRST}/weights/q_norm", ["bias"], ["'first'", "norm", "16", "8"]),
-    ("nodes/y/inputs/residual", "first", ["'y'", "16", "32"]),
-    ("nodes/y/inputs/residual", "last", ["'y'"]),
+    ("nodes/y/inputs/b", "first", ["'y'", "16", "32"]),
+    ("nodes/y/inputs/b", "last", ["'y'"]),
     ("nodes/sum/inputs/b", "first", ["'sum'", "b"]),
     # Outputs.
     ("outputs", ["absent"], ["outputs", "'absent'"]),
@@ -247,14 +247,14 @@ WRONG_TEXTS = {
     "a list": "[]",
     "an open object": "{",
     "an open list": "[1, 2",
-    "few keys": '{"format": "tensor-ops program", "version": 1}',
+    "few keys": '{"format": "tensor-ops program", "version": 2}',
     "a second value": _WHOLE + "{}",
     "a comma too many": _WHOLE[:-1] + ",}",
     "a comment": "// program\n" + _WHOLE,
     "a NUL behind it": _WHOLE + "\0",
     "deep nesting": "[" * 100_000,
     "deep nesting that ends": '{"a":' * 5000 + "1" + "}" * 5000,
-    "a key twice": _WHOLE.replace('"version": 1,', '"version": 1, "version": 1,'),
+    "a key twice": _WHOLE.replace('"version": 2,', '"version": 2, "version": 2,'),
     "an inner key twice": _WHOLE.replace('"page_size": 4', '"page_size": 4, "page_size": 4'),
     "half of a surrogate pair": _WHOLE.replace(_NAME, '"\\ud800"'),
     "a surrogate pair in the wrong order": _WHOLE.replace(_NAME, '"\\udc00\\ud800"'),
@@ -331,7 +331,7 @@ ALLOWED_PROGRAMS = {
     "a subnormal number": {"nodes/scaled/attributes/factor": Text("1e-320")},
     "a number that rounds to 0": {"nodes/scaled/attributes/factor": Text("1e-400")},
     "a number of many digits": {f"{_FIRST}/attributes/scale": Text("0." + "123456789" * 200)},
-    "an eps of 0": {f"{_QKV}/attributes/eps": 0},
+    "an eps of 0": {f"{_NORM}/attributes/eps": 0},
     "the smallest cap": {"nodes/logits/attributes/cap": 2**-20},
     "the predefined value": {"values/tokens": {"rows": "tokens", "columns": 1, "dtype": "int32"}},
     "no outputs": {"outputs": []},

@@ -73,7 +73,7 @@ struct LayerNormNode {
 };
 
 struct LinearNode {
-  enum Input : std::size_t { kX, kResidual };
+  enum Input : std::size_t { kX };
   enum Output : std::size_t { kOutput };
   enum Weight : std::size_t { kWeight, kBias };
 };
@@ -82,15 +82,6 @@ struct RmsNormNode {
   enum Input : std::size_t { kX };
   enum Output : std::size_t { kOutput };
   enum Weight : std::size_t { kWeight };
-  struct Attributes {
-    double eps;
-  };
-};
-
-struct RmsNormLinearNode {
-  enum Input : std::size_t { kX };
-  enum Output : std::size_t { kOutput };
-  enum Weight : std::size_t { kNorm, kWeight, kBias };
   struct Attributes {
     double eps;
   };
@@ -117,12 +108,6 @@ struct SelectNode {
 struct SiluMulNode {
   enum Input : std::size_t { kX };
   enum Output : std::size_t { kOutput };
-};
-
-struct SiluMulLinearWithResidualNode {
-  enum Input : std::size_t { kX, kResidual };
-  enum Output : std::size_t { kOutput };
-  enum Weight : std::size_t { kWeight, kBias };
 };
 
 struct SoftCapNode {

@@ -104,7 +104,7 @@ def test_every_elementwise_layer_has_its_place(runner):
     kernel.finish(normed)
     kinds = [node.kind for node in kernel.program.nodes]
     assert kinds == [
-        *("embed", "gelu_mul", "silu_mul", "add", "allreduce", "linear", "rms_norm"),
+        *("embed", "gelu_mul", "silu_mul", "add", "allreduce", "linear", "add", "rms_norm"),
         *("linear", "argmax"),
     ]
     assert kernel()
@@ -196,6 +196,43 @@ def test_a_layer_that_does_not_fit_is_named_and_leaves_the_program_as_it_was():
     kernel.linear_layer(input=x, weight=square, output=y)
     with pytest.raises(ProgramError, match="tensor 'wrong' is used by no layer"):
         kernel.finish(y)
+
+
+def test_a_layer_of_several_nodes_that_does_not_fit_leaves_none_of_them():
+    kernel = Kernel()
+    x, y, z = kernel.embedded(), kernel.value("y", HIDDEN), kernel.value("z", HIDDEN)
+    slim, wide = kernel.weight("slim", 6, HIDDEN), kernel.weight("wide", HIDDEN, 6)
+    down, norm = kernel.weight("down", HIDDEN, 3), kernel.weight("norm", 6)
+    narrow = kernel.linear_layer(input=x, weight=slim, output=kernel.value("narrow", 6))
+    add, gated = kernel.linear_with_residual_layer, kernel.silu_mul_linear_with_residual_layer
+    normed = kernel.rmsnorm_linear_layer
+    with pytest.raises(ProgramError, match=r"linear 'y': residual must .*\(4, 8\), got \(4, 6\)"):
+        add(input=narrow, weight=wide, residual=narrow, output=y)
+    with pytest.raises(ProgramError, match=r"linear 'y\.product': the columns of weight must be 3"):
+        gated(input=narrow, weight=wide, residual=x, output=y)
+    with pytest.raises(ProgramError, match=r"'y\.product': .*\(4, 6, 'float32'\), declared are"):
+        add(input=x, weight=slim, residual=x, output=y)
+    with pytest.raises(ProgramError, match="linear 'y': the columns of weight must be 6, got 3"):
+        normed(input=narrow, weight_norm=norm, weight_linear=down, output=y)
+    normed(input=narrow, weight_norm=norm, weight_linear=wide, output=z)
+    gated(input=narrow, weight=down, residual=z, output=y)
+    names = [node.name for node in kernel.finish(y).program.nodes]
+    assert names[2:-2] == ["z.norm", "z", "y.hidden", "y.product", "y"]
+
+
+def test_values_within_a_layer_leave_all_names_to_the_caller():
+    kernel = Kernel()
+    x, square = kernel.embedded(), kernel.weight("square", HIDDEN, HIDDEN)
+    before, y = kernel.value("z.product", HIDDEN), kernel.value("y", HIDDEN)
+    layer = kernel.linear_with_residual_layer
+    layer(input=x, weight=square, residual=x, output=y)
+    later = kernel.weight("y.product", HIDDEN, HIDDEN)
+    layer(input=y, weight=later, residual=x, output=before)
+    z = layer(input=before, weight=square, residual=y, output=kernel.value("z", HIDDEN))
+    kernel.finish(z)
+    assert [node.name for node in kernel.program.nodes][1:7] == [
+        *("y.product'", "y", "z.product.product", "z.product", "z.product'", "z"),
+    ]
 
 
 def test_attention_that_does_not_fit_can_be_added_again():

@@ -42,8 +42,8 @@ def builder():
 @pytest.fixture
 def program(builder):
     builder.add("select", {"x": "x"}, output="last")
-    weights = {"norm": "norm", "weight": ["weight", "weight"]}
-    builder.add("rms_norm_linear", {"x": "last"}, weights, {"eps": 1e-5}, output="qkv")
+    builder.add("rms_norm", {"x": "last"}, {"weight": "norm"}, {"eps": 1e-5}, output="normed")
+    builder.add("linear", {"x": "normed"}, {"weight": ["weight", "weight"]}, output="qkv")
     builder.add("linear", {"x": "x"}, {"weight": ["weight", "weight", "table"]}, output="wide")
     builder.tensor("to qkv", attached(32, 34))
     builder.add("linear", {"x": "wide"}, {"weight": "to qkv"}, output="heads")
@@ -63,9 +63,10 @@ def test_a_program_survives_json(program):
 def test_a_program_prints_a_line_for_each_node(program):
     lines = str(program).splitlines()
     assert len(lines) == len(program.nodes)
-    assert lines[2] == (
-        "qkv [selected, 24] = rms_norm_linear(x=last, norm=norm, weight=weight+weight, eps=1e-05)"
-    )
+    assert lines[2:4] == [
+        "normed [selected, 32] = rms_norm(x=last, weight=norm, eps=1e-05)",
+        "qkv [selected, 24] = linear(x=normed, weight=weight+weight)",
+    ]
 
 
 def test_every_kind_has_samples():
@@ -102,6 +103,30 @@ def test_a_node_that_does_not_fit_leaves_the_builder_as_it_was(builder):
     with pytest.raises(ProgramError, match="exists already"):
         builder.add("select", {"x": "x"}, output="x")
     assert builder.program(["x"]).nodes == before.nodes
+
+
+def test_nodes_that_are_added_together_are_all_there_or_none(builder):
+    def add_with_residual(weight):
+        with builder.together():
+            builder.add("linear", {"x": "x"}, {"weight": weight}, output="y.product")
+            builder.add("add", {"a": "y.product", "b": "x"}, output="y")
+
+    before = builder.program(["x"])
+    with pytest.raises(ProgramError, match="columns of b must be 12, got 32"):
+        add_with_residual("weight")
+    assert builder.program(["x"]) == before
+    builder.tensor("square", attached(32, 32))
+    add_with_residual("square")
+    assert [node.name for node in builder.nodes] == ["x", "y.product", "y"]
+
+
+def test_a_value_is_given_another_name_wherever_it_is_read(builder):
+    builder.add("add", {"a": "x", "b": "x"}, output="y")
+    builder.rename("x", "z")
+    assert str(builder.program(["z", "y"])).splitlines() == [
+        "z [tokens, 32] = embed(tokens=tokens, weight=table)",
+        "y [tokens, 32] = add(a=z, b=z)",
+    ]
 
 
 def test_only_the_tokens_of_a_step_are_looked_up(builder):

@@ -20,7 +20,8 @@ def program():
     sizes["cache"] = builder.cache("cache", Cache(3, 4, "float16", paged=True))
     how = {"scale": 0.25, "window": 0, "soft_cap": 0.0, "rotation": "halves", "eps": 1e-6}
     heads = builder.add("attention", {"qkv": qkv}, None, sizes | how, output="heads")
-    y = builder.add("linear", {"x": heads, "residual": x}, {"weight": "o"}, output="y")
+    product = builder.add("linear", {"x": heads}, {"weight": "o"}, output="product")
+    y = builder.add("add", {"a": product, "b": x}, output="y")
     builder.add("linear", {"x": y}, {"weight": "table"}, output="logits")
     return builder.program(["logits"])
 

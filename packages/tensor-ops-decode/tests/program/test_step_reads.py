@@ -31,10 +31,11 @@ def program():
         weights = {"weight": "half"}
         if name == "all":
             builder.tensor("half", Tensor("f16", (64, 32), {"attached": True}))
-        x = builder.add("linear", {"x": attended, "residual": x}, weights, output=f"x_{name}")
+        product = builder.add("linear", {"x": attended}, weights, output=f"o_{name}")
+        x = builder.add("add", {"a": product, "b": x}, output=f"x_{name}")
     last = builder.add("select", {"x": x}, output="selected")
-    head = {"norm": "norm", "weight": "table"}
-    builder.add("rms_norm_linear", {"x": last}, head, {"eps": 1e-6}, output="logits")
+    builder.add("rms_norm", {"x": last}, {"weight": "norm"}, {"eps": 1e-6}, output="normed")
+    builder.add("linear", {"x": "normed"}, {"weight": "table"}, output="logits")
     builder.add("argmax", {"x": "logits"}, output="next")
     return builder.program(["logits", "next"])
 
@@ -43,9 +44,9 @@ def test_a_token_reads_every_matrix_whole_and_one_row_of_a_table(program):
     q8_0, q4_0 = 64 // 32 * 34, 64 // 32 * 18
     assert StepReads.of(program).weights == {
         "embed": {"q8_0": q8_0},
-        "linear": {"q4_0": 2 * 96 * q4_0, "f16": 2 * 64 * 32 * 2},
+        "linear": {"q4_0": 2 * 96 * q4_0, "f16": 2 * 64 * 32 * 2, "q8_0": 10 * q8_0},
         "attention": {"f32": 2 * 2 * 4 * 4},
-        "rms_norm_linear": {"f32": 64 * 4, "q8_0": 10 * q8_0},
+        "rms_norm": {"f32": 64 * 4},
     }
     selecting = next(node for node in program.nodes if node.kind == "select")
     assert weight_bytes_read(program, selecting) == {}
@@ -62,8 +63,8 @@ def test_caches_are_read_up_to_the_window(program):
 
 def test_the_shares_are_printed_the_largest_first(program):
     assert str(StepReads.of(program)) == (
-        "0.0 MiB of weights (linear f16 50.7%, linear q4_0 42.7%, rms_norm_linear q8_0 4.2%, "
-        "rms_norm_linear f32 1.6%, embed q8_0 0.4%, attention f32 0.4%), and 0.4 KiB of caches for "
+        "0.0 MiB of weights (linear f16 50.7%, linear q4_0 42.7%, linear q8_0 4.2%, "
+        "rms_norm f32 1.6%, embed q8_0 0.4%, attention f32 0.4%), and 0.4 KiB of caches for "
         "each token so far: 0.0 MiB at 40 tokens, 31% of all"
     )
 

@@ -14,13 +14,16 @@ from tensor_ops_decode.kernel.tensors import (
     KernelTensors,
     argument_of,
     as_several,
+    check_residual,
     check_tensor,
     new_dims,
     new_dtype,
 )
 from tensor_ops_decode.kinds.kind import Array
-from tensor_ops_decode.program import Cache, Limits, Program, Tensor
+from tensor_ops_decode.program import Cache, Limits, Node, Program, Tensor
 from tensor_ops_decode.program.builder import Builder
+from tensor_ops_decode.program.combined_nodes import nodes_of
+from tensor_ops_decode.program.records import new_name
 from tensor_ops_decode.weights.arrays import FLOAT_TYPES
 
 __all__ = ["KernelTensor", "Layers"]
@@ -83,8 +86,8 @@ class Layers:
         self._check_name("attach_input", name)
         given = attached_array(name, array)
         tensor = KernelTensor(name, given.shape, str(given.dtype))
-        form = FLOAT_TYPES[tensor.dtype]
-        self._builder.tensor(name, Tensor(form, tensor.dims, {"attached": True}))
+        source = {"attached": True}
+        self._builder.tensor(name, Tensor(FLOAT_TYPES[tensor.dtype], tensor.dims, source))
         self.attached[name] = given
         return self._declared.setdefault(name, tensor)
 
@@ -234,9 +237,8 @@ class Layers:
         bias: KernelTensors | None = None,
     ) -> KernelTensor:
         """Add a `silu_mul_layer` and a `linear_with_residual_layer` in one."""
-        inputs = {"x": input, "residual": residual}
-        weights = {"weight": weight, "bias": bias}
-        return self._add("silu_mul_linear_with_residual", inputs, weights, output)
+        kind, inputs = "silu_mul_linear_with_residual", {"x": input, "residual": residual}
+        return self._add(kind, inputs, {"weight": weight, "bias": bias}, output)
 
     def gelu_mul_layer(
         self, *, input: KernelTensor, output: KernelTensor, approximate: str = "tanh"
@@ -274,9 +276,8 @@ class Layers:
             If a tensor dangles, or nothing chooses a token.
         """
         nodes = self._builder.nodes
-        written = {node.name for node in nodes}
         for name in self._declared:
-            if name not in self.attached and name not in written:
+            if name not in self.attached and name not in self._builder.names:
                 raise ProgramError(f"tensor {name!r} is declared, and no layer writes it")
         if not self._chosen:
             raise ProgramError("a program ends with argmax_layer(), which chooses the next token")
@@ -298,6 +299,8 @@ class Layers:
         self._check(where)
         if not isinstance(name, str) or name in self._declared or name == "tokens":
             raise ProgramError(f"{where}: name must be a new one, got {name!r}")
+        if name in self._builder.names:  # of a value within a layer, which can have another
+            self._builder.rename(name, new_name(name, self._declared, self._builder.names))
 
     def _add_attention(
         self,
@@ -354,11 +357,9 @@ class Layers:
         return self._add("attention", {"qkv": input}, weights, output, attributes)
 
     def _dtype_of_caches(self) -> str:
-        if self._cache_dtype is not None:
-            return self._cache_dtype
-        matrices = [array for array in self.attached.values() if array.ndim == 2]
+        matrices = (array for array in self.attached.values() if array.ndim == 2)
         are_float32 = all(array.dtype == np.float32 for array in matrices)
-        return "float32" if are_float32 else "float16"
+        return self._cache_dtype or ("float32" if are_float32 else "float16")
 
     def _add(
         self,
@@ -374,18 +375,18 @@ class Layers:
             return check_tensor(where, argument_of(kind, slot), given, self._declared).name
 
         names = {
-            slot: [name_of(slot, each) for each in as_several(given)]
+            slot: tuple(name_of(slot, each) for each in as_several(given))
             for slot, given in weights.items()
             if given is not None
         }
-        self._builder.add(
-            kind,
-            {slot: name_of(slot, given) for slot, given in inputs.items()} or {"tokens": "tokens"},
-            names,
-            attributes,
-            output=output.name,
-            declared=(output.dims[0], output.dims[1], output.dtype),
-        )
+        read = {slot: name_of(slot, each) for slot, each in inputs.items()} or {"tokens": "tokens"}
+        check_residual(where, inputs.get("residual"), output)
+        node = Node(kind, output.name, read, names, {"output": output.name}, attributes or {})
+        with self._builder.together():
+            for each in nodes_of(node, self._declared, self._builder.names):
+                # A product has the rows and columns of the sum of it and a residual.
+                is_alike = each.kind == "linear" or each.name == output.name
+                self._builder.add_node(each, (*output.dims, output.dtype) if is_alike else None)
         return output
 
     def _checked(self, kind: str, output: KernelTensor) -> str:

@@ -15,6 +15,7 @@ __all__ = [
     "KernelTensors",
     "argument_of",
     "as_several",
+    "check_residual",
     "check_tensor",
     "new_dims",
     "new_dtype",
@@ -75,6 +76,15 @@ def check_tensor(
     if declared.get(given.name) != given:
         raise ProgramError(f"{where}: {argument} is {given.name!r}, no tensor of this kernel")
     return given
+
+
+def check_residual(where: str, residual: KernelTensor | None, output: KernelTensor) -> None:
+    """Raise a ProgramError unless a residual, if there is one, has the sizes of the output."""
+    if residual is not None and residual.dims != output.dims:
+        raise ProgramError(
+            f"{where}: residual must have the rows and columns of the output, {output.dims}, got "
+            f"{residual.dims}"
+        )
 
 
 def new_dims(name: str, dims: object, limits: Limits) -> tuple[int, int]:

@@ -33,7 +33,7 @@ def exact(call: object, output: Array, activations: str) -> Array:
     return np.zeros(output.shape)
 
 
-def dot_bound(x: Array, weight: Array, activations: str, x_error: Array | float = 0.0) -> Array:
+def dot_bound(x: Array, weight: Array, activations: str) -> Array:
     r"""Return the bound of ``weight @ x``.
 
     Parameters
@@ -42,8 +42,6 @@ def dot_bound(x: Array, weight: Array, activations: str, x_error: Array | float 
     weight : ndarray, shape (rows, columns)
     activations : {"float32", "int8", "int8x2", "bfloat16"}
         What `x` is rounded to before the product.
-    x_error : ndarray or float
-        How far `x` itself may be off.
 
     Notes
     -----
@@ -62,6 +60,4 @@ def dot_bound(x: Array, weight: Array, activations: str, x_error: Array | float 
         padded[:columns] = np.abs(x)
         largest = padded.reshape(-1, _BLOCK).max(axis=1).repeat(_BLOCK)[:columns]
         bound += magnitude @ (largest * _STEP[activations])
-    if np.any(x_error):
-        bound += magnitude @ np.broadcast_to(x_error, x.shape)
     return bound

@@ -197,9 +197,9 @@ class _Assembly:
         head = embedding
         if not decoder.is_tied:
             head = self.matrix("head", decoder.vocabulary, decoder.hidden)
-        weights = {"norm": self.norm("norm"), "weight": head}
+        x = self.normalised("norm", x, None, "norm")
         logits = "uncapped" if decoder.logit_cap else "logits"
-        builder.add("rms_norm_linear", {"x": x}, weights, {"eps": decoder.eps}, output=logits)
+        builder.add("linear", {"x": x}, {"weight": head}, output=logits)
         if decoder.logit_cap:
             cap = {"cap": decoder.logit_cap}
             builder.add("soft_cap", {"x": logits}, None, cap, output="logits")
@@ -211,13 +211,7 @@ class _Assembly:
         decoder, builder, prefix = self.decoder, self.builder, f"layer.{layer}."
         size, heads, kv_heads = decoder.head_size, decoder.heads, decoder.kv_heads
         parts = {"q": heads * size, "k": kv_heads * size, "v": kv_heads * size}
-        qkv = builder.add(
-            "rms_norm_linear",
-            {"x": x},
-            {"norm": self.norm("attention_norm", layer), **self.linear("qkv", parts, layer)},
-            {"eps": decoder.eps},
-            output=f"{prefix}qkv",
-        )
+        qkv = self.projected("qkv", parts, "attention_norm", x, layer)
         cache = builder.cache(
             f"{prefix}cache", Cache(kv_heads, size, self.cache_dtype or "float32", True)
         )
@@ -248,37 +242,35 @@ class _Assembly:
         return self.added(attended, projection, x, layer, "attention_post_norm", "attended")
 
     def mlp(self, layer: int, x: str) -> str:
-        decoder, builder, prefix = self.decoder, self.builder, f"layer.{layer}."
+        decoder = self.decoder
         parts = {"gate": decoder.intermediate, "up": decoder.intermediate}
-        gate_up = builder.add(
-            "rms_norm_linear",
-            {"x": x},
-            {"norm": self.norm("mlp_norm", layer), **self.linear("gate_up", parts, layer)},
-            {"eps": decoder.eps},
-            output=f"{prefix}gate_up",
+        gate_up = self.projected("gate_up", parts, "mlp_norm", x, layer)
+        attributes = {"approximate": "tanh"} if decoder.activation == "gelu_mul" else None
+        hidden = self.builder.add(
+            decoder.activation, {"x": gate_up}, None, attributes, output=f"layer.{layer}.hidden"
         )
         down = self.linear("down", {"down": decoder.hidden}, layer, decoder.intermediate)
-        if decoder.activation == "silu_mul" and "mlp_post_norm" not in decoder.names:
-            inputs = {"x": gate_up, "residual": x}
-            kind = "silu_mul_linear_with_residual"
-            return builder.add(kind, inputs, down, output=f"{prefix}output")
-        attributes = {"approximate": "tanh"} if decoder.activation == "gelu_mul" else None
-        hidden = builder.add(
-            decoder.activation, {"x": gate_up}, None, attributes, output=f"{prefix}hidden"
-        )
         return self.added(hidden, down, x, layer, "mlp_post_norm", "output")
+
+    def projected(self, name: str, rows: Mapping[str, int], norm: str, x: str, layer: int) -> str:
+        """Add a norm, and a product with what it gives."""
+        x = self.normalised(norm, x, layer, f"layer.{layer}.{norm}")
+        product = self.linear(name, rows, layer)
+        return self.builder.add("linear", {"x": x}, product, output=f"layer.{layer}.{name}")
 
     def added(
         self, x: str, weights: dict[str, list[str]], residual: str, layer: int, norm: str, name: str
     ) -> str:
         """Add a product to the residual, after its norm if the model has one."""
-        decoder, builder, output = self.decoder, self.builder, f"layer.{layer}.{name}"
-        if norm not in decoder.names:
-            return builder.add("linear", {"x": x, "residual": residual}, weights, output=output)
-        x = builder.add("linear", {"x": x}, weights, output=f"{output}.product")
-        norms = {"weight": self.norm(norm, layer)}
-        x = builder.add("rms_norm", {"x": x}, norms, {"eps": decoder.eps}, output=f"{output}.norm")
-        return builder.add("add", {"a": x, "b": residual}, output=output)
+        output = f"layer.{layer}.{name}"
+        x = self.builder.add("linear", {"x": x}, weights, output=f"{output}.product")
+        if norm in self.decoder.names:
+            x = self.normalised(norm, x, layer, f"{output}.norm")
+        return self.builder.add("add", {"a": x, "b": residual}, output=output)
+
+    def normalised(self, role: str, x: str, layer: int | None, output: str) -> str:
+        weights, eps = {"weight": self.norm(role, layer)}, {"eps": self.decoder.eps}
+        return self.builder.add("rms_norm", {"x": x}, weights, eps, output=output)
 
     def linear(
         self, fused: str, rows: Mapping[str, int], layer: int, columns: int | None = None

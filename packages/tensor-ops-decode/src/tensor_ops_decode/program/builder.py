@@ -1,7 +1,8 @@
 """Adds nodes to a program one by one, each checked when it is added."""
 
+import contextlib
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from tensor_ops_decode.errors import ProgramError
@@ -90,7 +91,7 @@ class Builder:
         attributes: Mapping[str, Any] | None = None,
         *,
         output: str | Mapping[str, str],
-        declared: tuple[int, int, str] | None = None,
+        declared: tuple[object, ...] | None = None,
     ) -> str:
         """Add a node and return the name of its output, which is the node's name too.
 
@@ -106,17 +107,22 @@ class Builder:
         outputs = {"output": output} if isinstance(output, str) else dict(output)
         first = KINDS[kind].outputs[0].name if kind in KINDS else ""
         name = outputs.get(first, next(iter(outputs.values()), ""))
-        where = f"{kind} {name!r}"
-        if not self._values.keys().isdisjoint(outputs.values()):
-            raise ProgramError(f"{where}: a value of this name exists already")
         lists = {
             slot: (names,) if isinstance(names, str) else tuple(names)
             for slot, names in (weights or {}).items()
         }
         node = Node(kind, name, dict(inputs), lists, outputs, dict(attributes or {}))
+        self.add_node(node, declared)
+        return name
+
+    def add_node(self, node: Node, declared: tuple[object, ...] | None = None) -> None:
+        """Add a node that has been made already, as `add` adds one."""
+        where = f"{node.kind} {node.name!r}"
+        if not self._values.keys().isdisjoint(node.outputs.values()):
+            raise ProgramError(f"{where}: a value of this name exists already")
         known, caches = self._values, self._caches
         given = given_to(where, node, self.limits, self._tensors, caches, known, before="layer")
-        made = outputs_of(KINDS[kind], given)
+        made = outputs_of(KINDS[node.kind], given)
         value = made[0].value
         rows = self.limits.rows(value.rows)
         found = (rows, value.columns, value.dtype)
@@ -126,12 +132,41 @@ class Builder:
             )
         self._values.update({each.name: each for each in made})
         self._nodes.append(node)
-        return name
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Add several nodes or none: an error takes back those that came before it."""
+        count = len(self._nodes)
+        try:
+            yield
+        except BaseException:
+            for name in (name for node in self._nodes[count:] for name in node.outputs.values()):
+                del self._values[name]
+            del self._nodes[count:]
+            raise
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a value another name, and the node that is named after it."""
+
+        def renamed(names: Mapping[str, str]) -> dict[str, str]:
+            return {slot: new if name == old else name for slot, name in names.items()}
+
+        self._values[new] = dataclasses.replace(self._values.pop(old), name=new)
+        for index, node in enumerate(self._nodes):
+            inputs, outputs = renamed(node.inputs), renamed(node.outputs)
+            name = new if node.name == old else node.name
+            changed = dataclasses.replace(node, name=name, inputs=inputs, outputs=outputs)
+            self._nodes[index] = changed
 
     @property
     def nodes(self) -> tuple[Node, ...]:
         """The nodes so far."""
         return tuple(self._nodes)
+
+    @property
+    def names(self) -> Collection[str]:
+        """The names of all values so far."""
+        return self._values.keys()
 
     def type_of(self, name: str) -> str:
         """Return the type of a tensor."""

@@ -6,8 +6,10 @@ has of them, side by side.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from tensor_ops_decode.kinds.kind import Kind, Role
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program.node_slots import matrices_of
 from tensor_ops_decode.program.rank_ranges import Division, GatedColumns, Heads, Logits
@@ -16,15 +18,6 @@ from tensor_ops_decode.weights.formats import FORMATS
 
 __all__ = ["DivisiblePart", "divisible_parts"]
 
-#: The kinds that multiply with the rows of matrices; a residual must be whole.
-_PRODUCTS = ("linear", "rms_norm_linear")
-#: The kinds that work on each column by itself.
-_ELEMENTWISE = ("scale", "soft_cap")
-#: The kinds that multiply one half of a row by an activation of the other.
-_GATES = ("silu_mul", "gelu_mul")
-#: The kind that is a gate and a product in one.
-_GATE_WITH_PRODUCT = "silu_mul_linear_with_residual"
-
 
 @dataclass(frozen=True)
 class DivisiblePart:
@@ -32,25 +25,16 @@ class DivisiblePart:
 
     Attributes
     ----------
-    first : Node
-        A product, whose rows are divided.
-    between : tuple of Node
-        They work on the columns that a rank has.
-    last : Node or None
-        A product, whose columns are divided and whose results are added; None for logits.
+    nodes : tuple of Node
+        The first one is a product, whose rows are divided, and the last one, unless the part is
+        logits, another, whose columns are divided and whose results are added. Those between work
+        on the columns that a rank has.
     division : Division
-        How ranks divide its rows and columns.
+        How ranks divide rows and columns.
     """
 
-    first: Node
-    between: tuple[Node, ...]
-    last: Node | None
+    nodes: tuple[Node, ...]
     division: Division
-
-    @property
-    def nodes(self) -> tuple[Node, ...]:
-        """All of its nodes."""
-        return (self.first, *self.between, *(() if self.last is None else (self.last,)))
 
 
 def divisible_parts(program: Parts) -> list[DivisiblePart]:
@@ -81,85 +65,85 @@ class _Graph:
 
     def part_around(self, node: Node) -> DivisiblePart | None:
         """Return the attention or the gated MLP whose middle a node is; None if there is none."""
-        if node.kind not in ("attention", *_GATES, _GATE_WITH_PRODUCT):
+        if node.kind != "attention" and not _is_plain(node, "gate"):
             return None
-        is_whole = node.kind == _GATE_WITH_PRODUCT
-        value = node.inputs["qkv" if node.kind == "attention" else "x"]
-        before = self.product_before(value)
-        after = ((), node) if is_whole else self.product_after(node.outputs["output"])
-        if before is None or after is None:
+        before, after = self.up_to_product(node, self.source), self.up_to_product(node, self.reader)
+        if not before or not after:
             return None
-        (first, of_first), (of_last, last) = before, after
-        if not self.can_be_cut(first) or not self.can_be_cut(last):
-            return None
-        between = (*of_first, *(() if is_whole else (node,)), *of_last)
-        block = self.block_of(last)
+        block, of = self.block_of(after[-1]), node.attributes
+        division: Division
         if node.kind == "attention":
-            of = node.attributes
-            heads = Heads(of["num_heads"], of["num_kv_heads"], of["head_size"], block)
-            return DivisiblePart(first, between, last, heads)
-        columns = self.program.values[value].columns // 2
-        return DivisiblePart(first, between, last, GatedColumns(columns, block))
+            division = Heads(of["num_heads"], of["num_kv_heads"], of["head_size"], block)
+        else:
+            division = GatedColumns(self.program.values[_output(node)].columns, block)
+        return DivisiblePart((*reversed(before), node, *after), division)
 
     def logits_from(self, node: Node) -> DivisiblePart | None:
         """Return the logits that a product makes; None if it makes other values."""
-        if not self.is_product(node) or not self.can_be_cut(node):
+        if not self.is_divisible(node):
             return None
-        between: list[Node] = []
-        value = node.outputs["output"]
-        while (reader := self.only_reader(value)) and reader.kind in _ELEMENTWISE:
-            between.append(reader)
-            value = reader.outputs["output"]
-        chooses = any(
-            each.kind == "argmax" or KINDS[each.kind].draws for each in self.readers[value]
-        )
-        if not chooses and value not in self.program.outputs:
-            return None
-        columns = self.program.values[value].columns
-        return DivisiblePart(node, tuple(between), None, Logits(columns))
+        nodes = (node,)
+        while (reader := self.reader(nodes[-1])) and _is_plain(reader, "elementwise"):
+            nodes = (*nodes, reader)
+        value = _output(nodes[-1])
+        written = [slot.dtype for each in self.readers[value] for slot in KINDS[each.kind].outputs]
+        if "int32" not in written and value not in self.program.outputs:
+            return None  # neither is a token chosen by them, nor does a caller read them
+        return DivisiblePart(nodes, Logits(self.program.values[value].columns))
 
-    def product_before(self, value: str) -> tuple[Node, tuple[Node, ...]] | None:
-        """Return the product that a value comes from, and the elementwise nodes between."""
-        between: list[Node] = []
-        while value in self.writers and self.only_reader(value) is not None:
-            writer = self.writers[value]
-            if self.is_product(writer):
-                return writer, tuple(reversed(between))
-            if writer.kind not in _ELEMENTWISE:
-                return None
-            between.append(writer)
-            value = writer.inputs["x"]
-        return None
+    def up_to_product(self, node: Node, following: Callable[[Node], Node | None]) -> list[Node]:
+        """Return the nodes that follow one, up to a product; [] if what is between is not plain."""
+        found: list[Node] = []
+        while next_ := following((node, *found)[-1]):
+            found.append(next_)
+            if self.is_divisible(next_):
+                return found
+            if not _is_plain(next_, "elementwise"):
+                break
+        return []
 
-    def product_after(self, value: str) -> tuple[tuple[Node, ...], Node] | None:
-        """Return the elementwise nodes behind a value, and the product that reads it."""
-        between: list[Node] = []
-        while reader := self.only_reader(value):
-            if reader.kind == "linear":
-                return tuple(between), reader
-            if reader.kind not in _ELEMENTWISE:
-                return None
-            between.append(reader)
-            value = reader.outputs["output"]
-        return None
-
-    def only_reader(self, value: str) -> Node | None:
-        """Return the node that reads a value, if no other does and it is no output."""
+    def reader(self, node: Node) -> Node | None:
+        """Return the node that reads what one writes, if nothing else does."""
+        value = _output(node)
         readers = self.readers[value]
         return readers[0] if len(readers) == 1 and value not in self.program.outputs else None
 
-    def is_product(self, node: Node) -> bool:
-        return node.kind in _PRODUCTS and "residual" not in node.inputs
+    def source(self, node: Node) -> Node | None:
+        """Return the node that writes what one reads, if nothing else reads it."""
+        writer = self.writers.get(next(iter(node.inputs.values())))
+        return writer if writer is not None and self.reader(writer) is not None else None
 
-    def can_be_cut(self, product: Node) -> bool:
-        """Return whether matrices and biases have rows that can be cut anywhere."""
-        names = [name for of_slot in matrices_of(product).values() for name in of_slot]
-        biases = product.weights.get("bias", ())
-        tensors = self.program.tensors
-        are_stored = all("rotary" not in tensors[name].source for name in (*names, *biases))
-        return are_stored and all(FORMATS[tensors[name].type].is_float for name in biases)
+    def is_divisible(self, node: Node) -> bool:
+        """Return whether a node is a product whose matrices and biases can be cut anywhere."""
+        names = [name for of_slot in node.weights.values() for name in of_slot]
+        tensors = [self.program.tensors[name] for name in names]
+        return _is_product(KINDS[node.kind]) and all(
+            "rotary" not in each.source and (len(each.shape) > 1 or FORMATS[each.type].is_float)
+            for each in tensors
+        )
 
     def block_of(self, product: Node) -> int:
         """Return what columns are a multiple of where no block of a product's matrices is cut."""
         names = [name for of_slot in matrices_of(product).values() for name in of_slot]
         return math.lcm(*(FORMATS[self.program.tensors[name].type].block_size for name in names))
+
+
+def _is_product(kind: Kind) -> bool:
+    """Return whether rows and columns of a product are those of its matrices."""
+    if kind.role != "product" or len(kind.inputs) != 1 or len(kind.outputs) != 1:
+        return False
+    (x,), (output,) = kind.inputs, kind.outputs
+    return all(
+        (slot.form, slot.rows, slot.columns) == ("matrices", output.columns, x.columns)
+        or (slot.form, slot.rows, slot.optional) == ("biases", output.columns, True)
+        for slot in kind.weights
+    )
+
+
+def _is_plain(node: Node, role: Role) -> bool:
+    """Return whether a node has a role, and reads nothing but the columns of one value."""
+    return KINDS[node.kind].role == role and len(node.inputs) == 1 and not node.weights
+
+
+def _output(node: Node) -> str:
+    return next(iter(node.outputs.values()))

@@ -15,13 +15,14 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from tensor_ops_decode.errors import ProgramError
+from tensor_ops_decode.program.combined_nodes import from_version_1
 from tensor_ops_decode.program.node_rules import check_names
 from tensor_ops_decode.program.records import Cache, Limits, Node, Parts, State, Tensor, Value
 from tensor_ops_decode.program.rules import check_program
 
 __all__ = ["Cache", "Limits", "Node", "Program", "State", "Tensor", "Value"]
 
-FORMAT, VERSION = "tensor-ops program", 1
+FORMAT, VERSION = "tensor-ops program", 2
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Program(Parts):
 
     @staticmethod
     def from_json(text: str | bytes) -> Program:
-        """Return the program that `to_json` wrote.
+        """Return the program that `to_json` wrote, now or as version 1.
 
         Raises
         ------
@@ -68,14 +69,15 @@ class Program(Parts):
             raise ProgramError(f"program: not valid JSON: {error}") from error
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise ProgramError(f"program: no JSON object whose format is {FORMAT!r}")
-        if type(data.get("version")) is not int or data["version"] != VERSION:
+        version = data.get("version")
+        if type(version) is not int or version not in (1, VERSION):
             raise ProgramError(
-                f"program: version must be {VERSION}, got {data.get('version')!r}; write it again "
-                f"with this release"
+                f"program: version must be {VERSION}, got {version!r}; write it again with this "
+                f"release"
             )
         data = {key: value for key, value in data.items() if key not in ("format", "version")}
-        program: Program = _typed("program", data, Program)
-        return program
+        parts: Parts = _typed("program", data, Parts)
+        return Program(**vars(from_version_1(parts) if version == 1 else parts))
 
     def __str__(self) -> str:
         lines = []

@@ -1,7 +1,7 @@
 """The parts of a program: limits, tensors, caches, values and nodes, as plain records."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -21,6 +21,7 @@ __all__ = [
     "State",
     "Tensor",
     "Value",
+    "new_name",
 ]
 
 #: How many tokens of a request may have a bias.
@@ -180,3 +181,10 @@ class Parts:
     values: Mapping[str, Value]
     nodes: tuple[Node, ...]
     outputs: tuple[str, ...]
+
+
+def new_name(name: str, *taken: Container[str]) -> str:
+    """Return a name that none of several containers has: the given one, with primes if need be."""
+    while any(name in each for each in taken):
+        name += "'"
+    return name

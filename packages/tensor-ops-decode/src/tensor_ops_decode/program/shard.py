@@ -9,9 +9,10 @@ from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.program.divisible_parts import DivisiblePart, divisible_parts
+from tensor_ops_decode.program.node_slots import matrices_of
 from tensor_ops_decode.program.program import Program
-from tensor_ops_decode.program.rank_ranges import Division, Heads
-from tensor_ops_decode.program.records import Node
+from tensor_ops_decode.program.rank_ranges import Heads, Logits
+from tensor_ops_decode.program.records import Node, new_name
 from tensor_ops_decode.program.tensor_parts import TensorParts
 
 __all__ = ["shard"]
@@ -25,9 +26,8 @@ def shard(program: Program, rank: int, world_size: int) -> Program:
 
     - Products that make queries, keys and values, or gate and up, have some rows of their matrices,
       and the caches the heads of the rank.
-    - The products behind attention and MLP have some columns. An ``allreduce`` adds what the ranks
-      get, and an ``add`` the residual to the sum. The bias, if there is one, is in the product of
-      rank 0.
+    - The products behind attention and MLP have some columns, and an ``allreduce`` adds what the
+      ranks get. The bias, if there is one, is in the product of rank 0.
     - Logits are put together by an ``allgather``, so that every rank has all of them and chooses
       the same token.
 
@@ -119,36 +119,54 @@ class _Assembly:
 
     def program(self) -> Program:
         for node in self.whole.nodes:
-            part = self.part_of.get(node.name)
-            if part is None:
-                self.add(node)
-            elif node is part.last:
-                self.add_sum(node, part.division)
-            elif part.last is None and node is part.nodes[-1]:
-                self.add_gathered(node, part)
+            if part := self.part_of.get(node.name):
+                self.add_share(node, part)
             else:
-                self.add_share(node, part, node.outputs["output"])
+                self.add_whole(node)
         return self.builder.program(self.whole.outputs)
 
-    def add(self, node: Node) -> None:
+    def add_whole(self, node: Node) -> None:
         """Add a node that every rank runs whole."""
-        weights = {slot: self.tensors.whole(names) for slot, names in node.weights.items()}
         attributes, cache = node.attributes, node.attributes.get("cache")
         if cache is not None and KINDS[node.kind].cache is not None:
             self.builder.cache(cache, self.whole.caches[cache])
+        weights = self.whole_weights(node)
         self.builder.add(node.kind, node.inputs, weights, attributes, output=node.outputs)
 
-    def add_share(self, node: Node, part: DivisiblePart, output: str) -> None:
-        """Add a node of which a rank has some columns."""
-        weights, attributes = {}, dict(node.attributes)
+    def add_share(self, node: Node, part: DivisiblePart) -> None:
+        """Add a node of which a rank does a share, and the exchange behind the last of a part."""
+        division, is_last = part.division, node is part.nodes[-1]
+        attributes, weights = dict(node.attributes), self.share_of_weights(node, part)
+        if isinstance(division, Heads) and node.kind == "attention":
+            attributes |= self.heads_of(node, division)
+        (output,) = node.outputs.values()
+        share = new_name(f"{output}.share", self.whole.values) if is_last else output
+        outputs = dict.fromkeys(node.outputs, share)
+        self.builder.add(node.kind, node.inputs, weights, attributes, output=outputs)
+        if is_last and isinstance(division, Logits):
+            columns = {"num_columns": division.count}
+            self.builder.add("allgather", {"x": share}, None, columns, output=output)
+        elif is_last:
+            self.builder.add("allreduce", {"x": share}, output=output)
+
+    def whole_weights(self, node: Node) -> dict[str, list[str]]:
+        return {slot: self.tensors.whole(names) for slot, names in node.weights.items()}
+
+    def share_of_weights(self, node: Node, part: DivisiblePart) -> dict[str, list[str]]:
+        """Declare what a rank has of a node's weights: rows of the first, columns of the last."""
+        division = part.division
+        if node is part.nodes[0]:
+            rows = division.rows(*self.place)
+            return {slot: self.tensors.rows(names, rows) for slot, names in node.weights.items()}
+        if node is not part.nodes[-1] or isinstance(division, Logits):
+            return self.whole_weights(node)
+        columns, weights = division.columns(*self.place), {}
         for slot, names in node.weights.items():
-            if node is part.first and slot in ("weight", "bias"):
-                weights[slot] = self.tensors.rows(names, part.division.rows(*self.place))
-            else:
+            if slot in matrices_of(node):
+                weights[slot] = self.tensors.columns(names, columns)
+            elif self.place[0] == 0:  # biases are in the sum once
                 weights[slot] = self.tensors.whole(names)
-        if isinstance(part.division, Heads) and node.kind == "attention":
-            attributes |= self.heads_of(node, part.division)
-        self.builder.add(node.kind, node.inputs, weights, attributes, output=output)
+        return weights
 
     def heads_of(self, node: Node, division: Heads) -> dict[str, int]:
         """Declare the cache of this rank's heads, and return the attributes that say how many."""
@@ -157,35 +175,3 @@ class _Assembly:
         cache: Any = self.whole.caches[name]
         self.builder.cache(name, dataclasses.replace(cache, num_kv_heads=num_kv_heads))
         return {"num_heads": len(division.heads(*self.place)), "num_kv_heads": num_kv_heads}
-
-    def add_gathered(self, node: Node, part: DivisiblePart) -> None:
-        """Add the last node before all ranks put their columns together, and that."""
-        output = node.outputs["output"]
-        share = self.new_name(f"{output}.share")
-        self.add_share(node, part, share)
-        columns = {"num_columns": self.whole.values[output].columns}
-        self.builder.add("allgather", {"x": share}, None, columns, output=output)
-
-    def add_sum(self, node: Node, division: Division) -> None:
-        """Add a product with some columns, the sum over all ranks, and the residual to that."""
-        output, inputs = node.outputs["output"], {"x": node.inputs["x"]}
-        if node.kind == "silu_mul_linear_with_residual":
-            hidden = self.new_name(f"{output}.hidden")
-            inputs = {"x": self.builder.add("silu_mul", inputs, output=hidden)}
-        columns = division.columns(*self.place)
-        weights = {"weight": self.tensors.columns(node.weights["weight"], columns)}
-        if "bias" in node.weights and self.place[0] == 0:  # once in the sum
-            weights["bias"] = self.tensors.whole(node.weights["bias"])
-        share = self.new_name(f"{output}.share")
-        self.builder.add("linear", inputs, weights, output=share)
-        residual = node.inputs.get("residual")
-        total = output if residual is None else self.new_name(f"{output}.sum")
-        self.builder.add("allreduce", {"x": share}, output=total)
-        if residual is not None:
-            self.builder.add("add", {"a": total, "b": residual}, output=output)
-
-    def new_name(self, name: str) -> str:
-        """Return a name that no value of the whole program has."""
-        while name in self.whole.values:
-            name += "'"
-        return name

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from tensor_ops_decode.program.builder import Builder
-from tensor_ops_decode.program.records import Parts, Tensor
+from tensor_ops_decode.program.records import Parts, Tensor, new_name
 from tensor_ops_decode.weights.formats import FORMATS
 
 __all__ = ["TensorParts"]
@@ -61,9 +61,7 @@ class TensorParts:
         cut = f"{axis}:{wanted.start}:{wanted.stop}"
         made = dataclasses.replace(tensor, shape=shape, source=_cut_source(name, tensor, cut))
         before = ":," if index else ""
-        part = f"{name}[{before}{wanted.start}:{wanted.stop}]"
-        while part in self._tensors:
-            part += "'"
+        part = new_name(f"{name}[{before}{wanted.start}:{wanted.stop}]", self._tensors)
         return self._builder.tensor(part, made)
 
 
