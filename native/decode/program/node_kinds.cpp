@@ -12,7 +12,6 @@ static_assert(sizeof(AttentionNode::Attributes) == 8 * sizeof(std::int64_t));
 static_assert(sizeof(GeluMulNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(LayerNormNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(RmsNormNode::Attributes) == 1 * sizeof(std::int64_t));
-static_assert(sizeof(RmsNormLinearNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(ScaleNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(SoftCapNode::Attributes) == 1 * sizeof(std::int64_t));
 
@@ -81,13 +80,6 @@ const std::vector<NodeKind>& node_kinds() {
      {{"output", "H"}},
      {{"weight", WeightForm::kVector, Need::kRequired, "", "H"}},
      {{"eps", AttributeType::kNumber, "", 0.0}}},
-    {"rms_norm_linear", kNoTraits,
-     {{"x", "K"}},
-     {{"output", "N"}},
-     {{"norm", WeightForm::kVector, Need::kRequired, "", "K"},
-      {"weight", WeightForm::kMatrices, Need::kRequired, "", "N", "K"},
-      {"bias", WeightForm::kBiases, Need::kOptional, "weight", "N"}},
-     {{"eps", AttributeType::kNumber, "", 0.0}}},
     {"sample", kDraws,
      {{"x", ""}},
      {{"output", "1", Element::kInt32}}},
@@ -102,12 +94,6 @@ const std::vector<NodeKind>& node_kinds() {
     {"silu_mul", kGate,
      {{"x", "2F"}},
      {{"output", "F"}}},
-    {"silu_mul_linear_with_residual", kNoTraits,
-     {{"x", "2F"},
-      {"residual", "N"}},
-     {{"output", "N"}},
-     {{"weight", WeightForm::kMatrices, Need::kRequired, "", "N", "F"},
-      {"bias", WeightForm::kBiases, Need::kOptional, "weight", "N"}}},
     {"soft_cap", kElementwise,
      {{"x", "H"}},
      {{"output", "H"}},

@@ -87,15 +87,6 @@ struct RmsNormNode {
   };
 };
 
-struct RmsNormLinearNode {
-  enum Input : std::size_t { kX };
-  enum Output : std::size_t { kOutput };
-  enum Weight : std::size_t { kNorm, kWeight, kBias };
-  struct Attributes {
-    double eps;
-  };
-};
-
 struct SampleNode {
   enum Input : std::size_t { kX };
   enum Output : std::size_t { kOutput };
@@ -117,12 +108,6 @@ struct SelectNode {
 struct SiluMulNode {
   enum Input : std::size_t { kX };
   enum Output : std::size_t { kOutput };
-};
-
-struct SiluMulLinearWithResidualNode {
-  enum Input : std::size_t { kX, kResidual };
-  enum Output : std::size_t { kOutput };
-  enum Weight : std::size_t { kWeight, kBias };
 };
 
 struct SoftCapNode {
