@@ -44,8 +44,15 @@ class Assembly:
 
     def linear(self, output, x, weight=None, residual=None):
         weight = weight or self.matrix(f"{output}.weight", COLUMNS)
-        inputs = {"x": x} | ({"residual": residual} if residual else {})
-        return self.add("linear", output, inputs, weight=weight)
+        if residual is None:
+            return self.add("linear", output, {"x": x}, weight=weight)
+        product = self.add("linear", f"{output}.product", {"x": x}, weight=weight)
+        return self.add("add", output, {"a": product, "b": residual})
+
+    def normed(self, output, x, norm, weight, eps=1e-5):
+        """Add a product of a norm."""
+        norm = self.add("rms_norm", f"{output}.norm", {"x": x}, {"eps": eps}, weight=norm)
+        return self.add("linear", output, {"x": norm}, weight=weight)
 
     def qkv(self, output, x="x"):
         return self.linear(output, x, self.matrix(f"{output}.weight", QKV))
@@ -70,8 +77,8 @@ class Assembly:
         up = self.matrix(f"{output}.up", 2 * GATES)
         self.linear(f"{output}.gates", x, up, gate_residual)
         down = self.matrix(f"{output}.down", COLUMNS, GATES)
-        inputs = {"x": f"{output}.gates", "residual": residual}
-        return self.add("silu_mul_linear_with_residual", output, inputs, weight=down)
+        self.add("silu_mul", f"{output}.hidden", {"x": f"{output}.gates"})
+        return self.linear(output, f"{output}.hidden", down, residual)
 
     def select(self, output, x):
         return self.add("select", output, {"x": x})

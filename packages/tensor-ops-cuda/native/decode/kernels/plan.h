@@ -34,13 +34,13 @@ struct Attention {
 
 // The work between two grid barriers. Matrices of numbers have a row for each token, or for each
 // selected token.
-struct Phase {
+struct DevicePhase {
   enum Kind : int { kEmbed, kProduct, kAttend, kAdd };
   enum Source : int { kRows, kSelectedRows, kAttended };
   enum Result : int { kStore, kGated, kRotated, kLogits };
 
   Kind kind;
-  int node;                   // of the program, the last one that the phase runs
+  int node;                   // of the program: the main one of the phase
   bool is_selected;           // whether it has the rows of the selected tokens
   bool residual_is_selected;  // whether these are looked up in a residual of all tokens
   const Panel* panels;        // of a table or a matrix
@@ -63,7 +63,7 @@ struct BlockState {
 };
 
 struct Steps {
-  const Phase* phases;
+  const DevicePhase* phases;
   int num_phases;  // that run in this launch: the last ones need selected tokens
   const Panel* panels;
   int num_panels;

@@ -8,8 +8,8 @@
 namespace tensor_ops::decode {
 
 // A pair of a query, key or value, the first two rotated.
-DEVICE void store_rotated(const Steps& steps, const Phase& phase, const int* positions, int token,
-                          int row, float a, float b) {
+DEVICE void store_rotated(const Steps& steps, const DevicePhase& phase, const int* positions,
+                          int token, int row, float a, float b) {
   const Attention& attention = phase.attention;
   const int size = attention.head_size, head = row / size, d = row % size;
   const int keys = attention.heads, values = keys + attention.kv_heads;
@@ -44,12 +44,12 @@ DEVICE float silu_times(float gate, float up) {
 
 // What becomes of the sums of two rows, of which the first is even.
 template <class Kernel>
-DEVICE void store_pair(Block<Kernel>& block, const Phase& phase, int token, int row, float a,
+DEVICE void store_pair(Block<Kernel>& block, const DevicePhase& phase, int token, int row, float a,
                        float b) {
   switch (phase.result) {
-    case Phase::kRotated:
+    case DevicePhase::kRotated:
       return store_rotated(block.steps, phase, block.memory.positions, token, row, a, b);
-    case Phase::kGated:
+    case DevicePhase::kGated:
       return publish(phase.y + static_cast<std::int64_t>(token) * (phase.rows / 2) + row / 2,
                      silu_times(a, b));
     default:
@@ -64,7 +64,7 @@ DEVICE void store_pair(Block<Kernel>& block, const Phase& phase, int token, int 
                 row;
   for (int i = 0; i < 2 && row + i < phase.rows; ++i) {
     publish(phase.y + at + i, residual == nullptr ? pair[i] : pair[i] + observe(residual + i));
-    if (phase.result == Phase::kLogits) block.best.consider(pair[i], row + i);
+    if (phase.result == DevicePhase::kLogits) block.best.consider(pair[i], row + i);
   }
 }
 
