@@ -6,6 +6,7 @@
 
 #include "declaration/errors.h"
 #include "decode/program/node_slots.h"
+#include "product_kinds.h"
 
 namespace tensor_ops::decode {
 namespace {
@@ -143,6 +144,17 @@ class Lowering {
     added.y = output_of(n);
   }
 
+  int product_kind(std::size_t n) {
+#define TENSOR_OPS_PRODUCT_NAME(kind) #kind,
+    static const std::vector<std::string> names{
+        TENSOR_OPS_FOR_EACH_PRODUCT(TENSOR_OPS_PRODUCT_NAME)};
+#undef TENSOR_OPS_PRODUCT_NAME
+    const auto found = std::find(names.begin(), names.end(), kind_of(n));
+    if (found == names.end())
+      throw Error(text("the cuda backend runs no nodes of the kind ", kind_of(n)));
+    return static_cast<int>(found - names.begin());
+  }
+
   void add_product(const Phase& phase) {
     const std::size_t n = phase.main;
     const Node& node = program_.nodes[n];
@@ -155,6 +167,10 @@ class Lowering {
     };
     if (!node.weights[slot_of(WeightForm::kBiases)].empty()) refuse(n, "products without a bias");
     LoweredPhase& added = add(n, DevicePhase::kProduct);
+    added.phase.product = product_kind(n);
+    const std::size_t bytes = node.attributes.size() * sizeof node.attributes[0];
+    if (bytes > sizeof added.phase.attributes) refuse(n, "products of at most two attributes");
+    std::copy(node.attributes.begin(), node.attributes.end(), added.phase.attributes);
     set_matrices(added, n, slot_of(WeightForm::kMatrices));
     set_source(added, n, phase.reads[0]);
     if (phase.before != kAbsent) {

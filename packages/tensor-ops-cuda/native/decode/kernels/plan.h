@@ -46,6 +46,8 @@ struct DevicePhase {
   const Panel* panels;        // of a table or a matrix
   int num_panels, rows, columns;
   // Of a product; kAdd has source, x, residual and y, and columns.
+  int product;                 // its kind: the index of its file in decode/products/
+  std::int64_t attributes[2];  // of the product's node
   Source source;
   Result result;
   const float* x;

@@ -4,6 +4,7 @@
 #include "decode/kernels/block.cuh"
 #include "kernels/rope.cuh"
 #include "kernels/sigmoid.cuh"
+#include "product_files.cuh"
 
 namespace tensor_ops::decode {
 
@@ -42,10 +43,21 @@ DEVICE float silu_times(float gate, float up) {
   return Op::is_ordinary(gate, up) ? Op::ordinary(gate, up) : Op::general(gate, up);
 }
 
+DEVICE float result_of(const DevicePhase& phase, float sum) {
+  int kind = 0;
+#define TENSOR_OPS_RETURN_RESULT(name) \
+  if (phase.product == kind++) return name##_result(phase, sum);
+  TENSOR_OPS_FOR_EACH_PRODUCT(TENSOR_OPS_RETURN_RESULT)
+#undef TENSOR_OPS_RETURN_RESULT
+  return sum;
+}
+
 // What becomes of the sums of two rows, of which the first is even.
 template <class Kernel>
 DEVICE void store_pair(Block<Kernel>& block, const DevicePhase& phase, int token, int row, float a,
                        float b) {
+  a = result_of(phase, a);
+  b = result_of(phase, b);
   switch (phase.result) {
     case DevicePhase::kRotated:
       return store_rotated(block.steps, phase, block.memory.positions, token, row, a, b);
