@@ -17,6 +17,7 @@ from tensor_ops_decode.program import Tensor
 from tensor_ops_decode.program.builder import Builder
 
 COLUMNS, WORDS, PROGRAMS = 40, 11, 1000
+PRODUCTS = [kind for kind in KINDS.values() if kind.role == "product"]
 
 
 class RandomProgram:
@@ -57,7 +58,8 @@ class RandomProgram:
         weights = {"weight": [self.tensor(f"{name}.{n}", n, columns) for n in rows]}
         if self.draw.random() < 0.3:
             weights["bias"] = [self.tensor(f"{name}.{n}.bias", n) for n in rows]
-        return self.add("linear", {"x": x}, weights)
+        kind = PRODUCTS[self.draw.integers(len(PRODUCTS))]
+        return self.add(kind.name, {"x": x}, weights, kind.samples[0].attributes)
 
     def normed(self, x):
         return self.product(self.norm(x))
@@ -112,7 +114,7 @@ def test_results_do_not_depend_on_what_runs_together(cpp):
             right, _ = run(reference, program, made.tensors, options={"dtype": "float64"})
             scale = np.abs(right).max()
             np.testing.assert_allclose(found / scale, right / scale, atol=1e-5, err_msg=f"{seed}")
-    for before in ("", "rms_norm+", "layer_norm+", "silu_mul+", "gelu_mul+"):
-        for after in ("", "+add"):
-            assert together[f"{before}linear{after}"] > 10, together
+    befores = ("", "rms_norm+", "layer_norm+", "silu_mul+", "gelu_mul+")
+    for product, before, after in itertools.product(PRODUCTS, befores, ("", "+add")):
+        assert together[f"{before}{product.name}{after}"] > 10, together
     assert all(KINDS[kind].role for form in together if "+" in form for kind in form.split("+"))
