@@ -135,8 +135,13 @@ def compile_kernel(architecture: int, cubin: Path) -> None:
     """Compile the kernel, with three ring slots and with four."""
     source = cubin.with_suffix(".cu")
     source.write_text(SOURCE, encoding="utf-8")
+    # As CMake writes it.
+    kinds = sorted(path.stem for path in PACKAGE.glob("native/decode/products/*.cuh"))
+    lines = [f'#include "decode/products/{kind}.cuh"' for kind in kinds]
+    lines.append(f"#define TENSOR_OPS_FOR_EACH_PRODUCT(X) {' '.join(f'X({k})' for k in kinds)}")
+    (cubin.parent / "product_files.cuh").write_text("\n".join(lines) + "\n", encoding="utf-8")
     command = [_nvcc() or "nvcc", *OPTIONS, f"-arch=sm_{architecture}", "-o", str(cubin)]
-    _output([*command, *(f"-I{each}" for each in FOLDERS), str(source)])
+    _output([*command, *(f"-I{each}" for each in (*FOLDERS, cubin.parent)), str(source)])
 
 
 def kernels_of(architecture: int, cubin: Path) -> list[Kernel]:

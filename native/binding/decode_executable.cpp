@@ -67,6 +67,12 @@ py::object BoundExecutor::first_nan(std::int64_t num_tokens, std::int64_t num_se
   return py::int_(found);
 }
 
+std::vector<std::vector<std::size_t>> BoundExecutor::phases() const {
+  std::vector<std::vector<std::size_t>> found;
+  for (const decode::Phase& phase : executor().phases()) found.push_back(phase.nodes);
+  return found;
+}
+
 void BoundExecutor::close() {
   without_gil([&] { executor().close(); });
 }

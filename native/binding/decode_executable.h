@@ -61,6 +61,8 @@ class BoundExecutor {
   pybind11::dict options() const { return options_; }
   pybind11::dict memory() const { return dict_of(executor().memory()); }
   std::size_t num_workers() const { return executor().num_workers(); }
+  // The numbers of the nodes that run together.
+  std::vector<std::vector<std::size_t>> phases() const;
 
  protected:
   // What is called at each step.
@@ -93,7 +95,8 @@ pybind11::class_<Bound> executable_class(pybind11::module_& module) {
       .def_property_readonly("arrays", &Bound::arrays)
       .def_property_readonly("memory", &Bound::memory)
       .def_property_readonly("options", &Bound::options)
-      .def_property_readonly("num_workers", &Bound::num_workers);
+      .def_property_readonly("num_workers", &Bound::num_workers)
+      .def_property_readonly("phases", &Bound::phases);
 }
 
 }  // namespace tensor_ops

@@ -12,19 +12,21 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TESTS = ["conftest.py", "tests/conformance", "tests/decode"]
 COPIED = ["pyproject.toml", "packages", "native", "tools", *TESTS]
-# The files of a node, by backend.
-NODE = Path(__file__).with_name("squared_relu_node")
+# The files of two nodes, by backend.
+FILES = [path for path in Path(__file__).parent.glob("*_node/*") if path.suffix in (".py", ".cpp")]
 NODES = {
     ".py": "packages/tensor-ops-decode/src/tensor_ops_decode/nodes",
     ".cpp": "packages/tensor-ops-cpp/native/decode/nodes",
 }
+# The inputs of a node under test are rows of float32 tables; the others run together with products.
+KEPT = {"embed", "f32", "linear", "add", "scale", "rms_norm", "layer_norm", "silu_mul", "gelu_mul"}
 SOURCES = ("tensor-ops", "tensor-ops-decode")
 BUILD_BACKENDS = ["hatchling", "scikit_build_core", "pybind11"]
 
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A copy of what a contributor changes, with the node that the page tells of.
+    """A copy of what a contributor changes, with the nodes that the page tells of.
 
     Without the ops, nodes and types of weights that would only take time to build.
     """
@@ -39,17 +41,16 @@ def checkout(tmp_path):
             shutil.copy(source, target)
     for folder in ("ops", "decode/nodes", "decode/products/formats"):
         for path in copy.glob(f"packages/tensor-ops-cpp/native/{folder}/*.cpp"):
-            # The inputs of a node under test are rows of float32 tables.
-            if path.stem not in ("embed", "f32"):
+            if path.stem not in KEPT:
                 path.unlink()
-    for path in NODE.iterdir():
+    for path in FILES:
         shutil.copy(path, copy / NODES[path.suffix])
     # The page does so after the op's installation, which here is the node's too: one build.
     sources = [copy / f"packages/{name}/src" for name in SOURCES]
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sources))}
     subprocess.run([sys.executable, "tools/node_kinds.py"], cwd=copy, env=variables, check=True)
     table = (copy / "native/decode/program/node_kinds.cpp").read_text(encoding="utf-8")
-    assert '"squared_relu"' in table
+    assert table.count('{"squared_relu"') == table.count('{"scaled_linear"') == 1
     return copy
 
 

@@ -1,7 +1,8 @@
 """An op is its files: one more, in a copy of the checkout, is everywhere where an op has to be.
 
 Its file in tensor_ops and its declaration for native backends are those of CONTRIBUTING.md; the
-others of OpenCL and CUDA are beside this test.
+others of OpenCL and CUDA are beside this test. So are those of one more kind of product in decode
+programs, which CUDA is built with.
 PyTorch has none: its operator, made from the op's own file, runs what a backend has.
 """
 
@@ -15,11 +16,12 @@ from tensor_ops import backends
 
 ROOT = Path(__file__).parents[2]
 CONTRIBUTING = Path("CONTRIBUTING.md")
-FILES = Path(__file__).with_name("squared_relu")
-PLACES = {
-    ".cl": "packages/tensor-ops-opencl/src/tensor_ops_opencl/ops",
-    ".py": "packages/tensor-ops-opencl/src/tensor_ops_opencl/ops",
-    ".cu": "packages/tensor-ops-cuda/native/ops",
+FILES = {
+    "squared_relu/squared_relu.cl": "packages/tensor-ops-opencl/src/tensor_ops_opencl/ops",
+    "squared_relu/squared_relu.py": "packages/tensor-ops-opencl/src/tensor_ops_opencl/ops",
+    "squared_relu/squared_relu.cu": "packages/tensor-ops-cuda/native/ops",
+    "scaled_linear_node/scaled_linear.py": "packages/tensor-ops-decode/src/tensor_ops_decode/nodes",
+    "scaled_linear_node/scaled_linear.cuh": "packages/tensor-ops-cuda/native/decode/products",
 }
 NOT_COPIED = (".*", "__pycache__", "_build", "build", "dist", "shared", "*.so", "*.whl")
 # Built without optimization and symbols for a debugger, in half the time.
@@ -31,6 +33,8 @@ EMULATION = (
 PAGES = "tests/docs/test_accuracy.py tests/docs/test_performance.py tests/docs/test_site.py"
 # Tests that walk over the op table without a backend to run it on.
 WALKS = "packages/tensor-ops/tests tests/docs/test_docstrings.py tests/benchmarks/test_peers.py"
+# Random decode programs, with all kinds of products.
+PROGRAMS = "packages/tensor-ops-cuda/tests/test_decode_random.py"
 OF_TENSORS = """
 import torch, tensor_ops_torch
 x = torch.linspace(-2, 2, 9)
@@ -51,8 +55,8 @@ def reader(read, environment, tmp_path_factory):
     for block in read(CONTRIBUTING):
         if "squared_relu." in block.notes.get("file", ""):
             (copy / block.notes["file"]).write_text(block.code, encoding="utf-8")
-    for path in FILES.iterdir():
-        shutil.copy(path, copy / PLACES[path.suffix])
+    for name, folder in FILES.items():
+        shutil.copy(Path(__file__).parent / name, copy / folder)
     sources = sorted(copy.glob("packages/*/src"))
     pure = [path for path in sources if not (path.parent / "CMakeLists.txt").exists()]
     return environment(
@@ -89,7 +93,10 @@ def test_a_backend_has_it(name, request):
         (pytest.fail if required else pytest.skip)(f"{name}: {reason}")
     reader = request.getfixturevalue("reader")  # only now, as it takes seconds to make
     if name == "cuda":
+        run(reader, "python tools/node_kinds.py")
         run(reader, f"pip install -q --no-deps {EMULATION} ./packages/tensor-ops-cuda")
     only = f"--backend={name} --require-backend={name}"
     passed = run(reader, f"python -m pytest -q tests/conformance -k squared_relu {only}")
     assert re.search(r"^squared_relu +[1-9]\d* / 0 / 0$", passed, re.MULTILINE), passed
+    if name == "cuda":
+        run(reader, f"python -m pytest -q {PROGRAMS} --require-backend=cuda")

@@ -12,6 +12,7 @@
 #include "decode/program/node_rules.h"
 #include "decode/program/sizes.h"
 #include "decode/program/step.h"
+#include "decode/program/version_1.h"
 
 namespace tensor_ops::decode {
 namespace {
@@ -54,8 +55,8 @@ class Reader {
       throw ValueError("program: format must be 'tensor-ops program', got '" +
                        all.string("format") + "'");
     const Json& version = all.at("version", Json::Kind::kNumber);
-    if (!version.is_integer || version.integer != 1)
-      throw ValueError(text("program: version must be 1, got ", number_text(version),
+    if (!version.is_integer || version.integer != 2)
+      throw ValueError(text("program: version must be 2, got ", number_text(version),
                             "; write the program again with this release"));
     read_limits(all.at("limits"));
     for_members(all.at("tensors", Json::Kind::kObject),
@@ -315,6 +316,8 @@ std::size_t vocabulary_size(const Program& program) {
   return smallest;
 }
 
-Program parse_program(std::string_view json) { return Reader().read(parse_json(json, "program")); }
+Program parse_program(std::string_view json) {
+  return Reader().read(version_2_of(parse_json(json, "program")));
+}
 
 }  // namespace tensor_ops::decode

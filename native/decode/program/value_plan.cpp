@@ -21,25 +21,25 @@ struct Area {
 
 class Planner {
  public:
-  explicit Planner(const Program& program) : program_(program) {
+  Planner(const Program& program, const std::vector<Phase>& phases)
+      : program_(program), phases_(phases) {
     const std::size_t count = program.values.size();
     first_.assign(count, 0);
     last_.assign(count, 0);
     is_private_.assign(count, false);
-    plan_.offset.assign(count, 0);
+    plan_.offset.assign(count, kAbsent);
     is_private_[kTokens] = true;
     for (std::size_t output : program.outputs) is_private_[output] = true;
-    for (std::size_t n = 0; n < program.nodes.size(); ++n) {
-      for (std::size_t output : program.nodes[n].outputs) first_[output] = last_[output] = n;
-      for (std::size_t input : program.nodes[n].inputs)
-        if (input != kAbsent) last_[input] = n;
+    for (std::size_t p = 0; p < phases.size(); ++p) {
+      for (std::size_t value : phases[p].writes) first_[value] = last_[value] = p;
+      for (std::size_t value : phases[p].reads) last_[value] = p;
     }
   }
 
   ValuePlan plan(const std::vector<bool>& uses_shared_scratch) {
-    for (const Node& node : program_.nodes)
-      for (std::size_t output : node.outputs)
-        if (!is_private_[output]) place(output);
+    for (const Phase& phase : phases_)
+      for (std::size_t value : phase.writes)
+        if (!is_private_[value]) place(value);
     find_meetings(uses_shared_scratch);
     return std::move(plan_);
   }
@@ -80,28 +80,26 @@ class Planner {
       return std::any_of(areas.begin(), areas.end(),
                          [&](const Area& each) { return each.overlaps(area); });
     };
-    for (std::size_t n = 0; n < program_.nodes.size(); ++n) {
-      const Node& node = program_.nodes[n];
-      bool meets = is_scratch_used && uses_shared_scratch[n];
-      for (std::size_t output : node.outputs)
-        meets |= overlap(read, area(output)) || overlap(written, area(output));
-      for (std::size_t input : node.inputs)
-        if (input != kAbsent) meets |= overlap(written, area(input));
+    for (std::size_t p = 0; p < phases_.size(); ++p) {
+      bool meets = is_scratch_used && uses_shared_scratch[p];
+      for (std::size_t value : phases_[p].writes)
+        meets |= overlap(read, area(value)) || overlap(written, area(value));
+      for (std::size_t value : phases_[p].reads) meets |= overlap(written, area(value));
       if (meets) {
         read.clear();
         written.clear();
         is_scratch_used = false;
       }
       plan_.meets_before.push_back(meets);
-      for (std::size_t input : node.inputs)
-        if (input != kAbsent) read.push_back(area(input));
-      for (std::size_t output : node.outputs) written.push_back(area(output));
-      is_scratch_used |= uses_shared_scratch[n];
+      for (std::size_t value : phases_[p].reads) read.push_back(area(value));
+      for (std::size_t value : phases_[p].writes) written.push_back(area(value));
+      is_scratch_used |= uses_shared_scratch[p];
     }
   }
 
   const Program& program_;
-  std::vector<std::size_t> first_, last_;  // by value: the nodes from and up to which it lives
+  const std::vector<Phase>& phases_;
+  std::vector<std::size_t> first_, last_;  // by value: the phases from and up to which it lives
   std::vector<bool> is_private_;
   std::vector<std::size_t> placed_;
   ValuePlan plan_;
@@ -109,8 +107,9 @@ class Planner {
 
 }  // namespace
 
-ValuePlan plan_values(const Program& program, const std::vector<bool>& uses_shared_scratch) {
-  return Planner(program).plan(uses_shared_scratch);
+ValuePlan plan_values(const Program& program, const std::vector<Phase>& phases,
+                      const std::vector<bool>& uses_shared_scratch) {
+  return Planner(program, phases).plan(uses_shared_scratch);
 }
 
 }  // namespace tensor_ops::decode

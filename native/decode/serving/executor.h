@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "decode/program/activation_type.h"
+#include "decode/program/fusion.h"
 #include "decode/program/program.h"
 #include "decode/serving/step_arrays.h"
 
@@ -36,8 +37,8 @@ class Executor {
   // be fed; nothing else decides, such as the time. Returns the tokens that each step chose. Throws
   // as run() does, before the first step if any of the steps is wrong.
   virtual std::vector<std::int32_t> run_steps(const StepsInRow& steps) = 0;
-  // Runs the step that is in the arrays once more, which changes nothing. Returns the first node
-  // whose result has NaN in a row of a slot; the number of nodes if there is none.
+  // Runs the step that is in the arrays once more, which changes nothing. Returns the main node of
+  // the first phase whose result has NaN in a row of a slot; the number of nodes if there is none.
   virtual std::size_t first_nan(std::size_t num_tokens, std::size_t num_selected,
                                 std::size_t slot) = 0;
   // Frees all but the arrays. A second call does nothing.
@@ -51,6 +52,8 @@ class Executor {
   virtual ActivationType activations() const = 0;
   // How many compute a step together, such as threads.
   virtual std::size_t num_workers() const = 0;
+  // Which nodes run together.
+  virtual const std::vector<Phase>& phases() const = 0;
   // Null in the process that made the executor. In a forked child, a word for what the child lacks,
   // such as "threads". Takes no lock.
   virtual const char* lost_by_fork() const = 0;

@@ -52,11 +52,9 @@ class Llama:
         self._node("select", {"x": x}, {}, "last", self.width, rows="selected")
         self._product("head", WORDS, self.width)
         self._vector("norm", self.width)
-        weights = {"norm": ["norm"], "weight": ["head"]}
-        attributes = {"eps": EPS}
-        self._node(
-            "rms_norm_linear", {"x": "last"}, weights, "logits", WORDS, attributes, "selected"
-        )
+        self._norm("last", "norm", rows="selected")
+        weights = {"weight": ["head"]}
+        self._node("linear", {"x": "norm"}, weights, "logits", WORDS, rows="selected")
         for kind in ("argmax", "sample"):
             self._node(kind, {"x": "logits"}, {}, kind, 1, rows="selected", dtype="int32")
 
@@ -64,7 +62,7 @@ class Llama:
     def program(self):
         return {
             "format": "tensor-ops program",
-            "version": 1,
+            "version": 2,
             "limits": LIMITS,
             "tensors": {
                 name: {
@@ -138,9 +136,9 @@ class Llama:
         self._product(f"down{i}", width, hidden)
         for name in ("attention_norm", "mlp_norm"):
             self._vector(f"{name}{i}", width)
-        weights = {"norm": [f"attention_norm{i}"], "weight": [f"{n}{i}" for n in "qkv"]}
-        weights["bias"] = [f"{n}_bias{i}" for n in "qkv"]
-        self._node("rms_norm_linear", {"x": f"x{i}"}, weights, f"qkv{i}", QKV, {"eps": EPS})
+        self._norm(f"x{i}", f"attention_norm{i}")
+        weights = {"weight": [f"{n}{i}" for n in "qkv"], "bias": [f"{n}_bias{i}" for n in "qkv"]}
+        self._node("linear", {"x": f"attention_norm{i}"}, weights, f"qkv{i}", QKV)
         cache = {"num_kv_heads": KV_HEADS, "head_size": HEAD, "dtype": self.dtype, "paged": paged}
         self._caches[f"cache{i}"] = cache
         attributes = {
@@ -156,14 +154,19 @@ class Llama:
         }
         tables = {"cos": ["cos"], "sin": ["sin"]}
         self._node("attention", {"qkv": f"qkv{i}"}, tables, f"a{i}", HEADS * HEAD, attributes)
-        inputs = {"x": f"a{i}", "residual": f"x{i}"}
-        self._node("linear", inputs, {"weight": [f"o{i}"]}, f"y{i}", width)
-        weights = {"norm": [f"mlp_norm{i}"], "weight": [f"gate{i}", f"up{i}"]}
-        self._node("rms_norm_linear", {"x": f"y{i}"}, weights, f"f{i}", 2 * hidden, {"eps": EPS})
-        inputs = {"x": f"f{i}", "residual": f"y{i}"}
-        self._node(
-            "silu_mul_linear_with_residual", inputs, {"weight": [f"down{i}"]}, f"x{i + 1}", width
-        )
+        self._node("linear", {"x": f"a{i}"}, {"weight": [f"o{i}"]}, f"o{i}", width)
+        self._node("add", {"a": f"o{i}", "b": f"x{i}"}, {}, f"y{i}", width)
+        self._norm(f"y{i}", f"mlp_norm{i}")
+        weights = {"weight": [f"gate{i}", f"up{i}"]}
+        self._node("linear", {"x": f"mlp_norm{i}"}, weights, f"f{i}", 2 * hidden)
+        self._node("silu_mul", {"x": f"f{i}"}, {}, f"hidden{i}", hidden)
+        self._node("linear", {"x": f"hidden{i}"}, {"weight": [f"down{i}"]}, f"down{i}", width)
+        self._node("add", {"a": f"down{i}", "b": f"y{i}"}, {}, f"x{i + 1}", width)
+
+    def _norm(self, x, norm, rows="tokens"):
+        """Add a norm, whose value is called as its weight."""
+        weights, attributes = {"weight": [norm]}, {"eps": EPS}
+        self._node("rms_norm", {"x": x}, weights, norm, self.width, attributes, rows)
 
     def logits(self, tokens):
         """The logits of every token of a sequence, in float64."""

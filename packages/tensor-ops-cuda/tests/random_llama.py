@@ -96,8 +96,7 @@ class _Assembly:
             x = add("select", {"x": x}, output="selected")
         if not llama.is_tied:
             table = self.matrix("head", llama.vocabulary, llama.hidden, kind)
-        weights = {"norm": self.norm("norm"), "weight": table}
-        add("rms_norm_linear", {"x": x}, weights, {"eps": 1e-5}, output="logits")
+        self.normed(x, "norm", table, "logits")
         add(llama.chooser, {"x": "logits"}, output="next")
         return self.builder.program(["logits", "next"]), self.tensors
 
@@ -105,11 +104,8 @@ class _Assembly:
         llama, add = self.llama, self.builder.add
         heads, kv_heads, size = llama.heads, llama.kv_heads, llama.head_size
         rows = {"q": heads * size, "k": kv_heads * size, "v": kv_heads * size}
-        weights = {
-            "norm": self.norm(f"{i}.attention_norm"),
-            "weight": [self.matrix(f"{i}.{n}", r, llama.hidden) for n, r in rows.items()],
-        }
-        qkv = add("rms_norm_linear", {"x": x}, weights, {"eps": 1e-5}, output=f"{i}.qkv")
+        weight = [self.matrix(f"{i}.{n}", r, llama.hidden) for n, r in rows.items()]
+        qkv = self.normed(x, f"{i}.attention_norm", weight, f"{i}.qkv")
         attributes = {
             "num_heads": heads,
             "num_kv_heads": kv_heads,
@@ -123,22 +119,32 @@ class _Assembly:
         }
         tables = {"cos": "cos", "sin": "sin"}
         attended = add("attention", {"qkv": qkv}, tables, attributes, output=f"{i}.attended")
-        weights = {"weight": self.matrix(f"{i}.o", llama.hidden, heads * size)}
-        return add("linear", {"x": attended, "residual": x}, weights, output=f"{i}.sum")
+        return self.added(
+            attended, self.matrix(f"{i}.o", llama.hidden, heads * size), x, f"{i}.sum"
+        )
+
+    def normed(self, x, norm, weight, output):
+        """Add a product of a norm."""
+        norm = self.norm(norm)
+        add = self.builder.add
+        x = add("rms_norm", {"x": x}, {"weight": norm}, {"eps": 1e-5}, output=f"{output}.norm")
+        return add("linear", {"x": x}, {"weight": weight}, output=output)
+
+    def added(self, x, weight, residual, output):
+        """Add a product and a residual."""
+        add = self.builder.add
+        product = add("linear", {"x": x}, {"weight": weight}, output=f"{output}.product")
+        return add("add", {"a": product, "b": residual}, output=output)
 
     def mlp(self, x, i):
         llama, add = self.llama, self.builder.add
-        weights = {
-            "norm": self.norm(f"{i}.mlp_norm"),
-            "weight": [
-                self.matrix(f"{i}.{name}", llama.intermediate, llama.hidden)
-                for name in ("gate", "up")
-            ],
-        }
-        gate_up = add("rms_norm_linear", {"x": x}, weights, {"eps": 1e-5}, output=f"{i}.gate_up")
-        weights = {"weight": self.matrix(f"{i}.down", llama.hidden, llama.intermediate)}
-        inputs = {"x": gate_up, "residual": x}
-        return add("silu_mul_linear_with_residual", inputs, weights, output=f"{i}.output")
+        weight = [
+            self.matrix(f"{i}.{name}", llama.intermediate, llama.hidden) for name in ("gate", "up")
+        ]
+        gate_up = self.normed(x, f"{i}.mlp_norm", weight, f"{i}.gate_up")
+        hidden = add("silu_mul", {"x": gate_up}, output=f"{i}.hidden")
+        down = self.matrix(f"{i}.down", llama.hidden, llama.intermediate)
+        return self.added(hidden, down, x, f"{i}.output")
 
 
 def fill(executable, tokens, positions, slots, selected):

@@ -5,12 +5,14 @@ from largest_errors import SUMS_BOUND, check_errors
 from random_llama import stored
 
 from tensor_ops_decode import Builder, Limits, Tensor, reference
+from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Cache
 
 COLUMNS, WORDS, LENGTH = 64, 30, 40
 HEADS, KV_HEADS, SIZE = 4, 2, 16
 QKV = (HEADS + 2 * KV_HEADS) * SIZE
 GATES = 96
+PRODUCTS = [kind for kind in KINDS.values() if kind.role == "product"]
 # Of each step the slots, the positions, and the rows that are selected. One has more tokens than
 # run together, and one selects none.
 STEPS = [
@@ -44,8 +46,20 @@ class Assembly:
 
     def linear(self, output, x, weight=None, residual=None):
         weight = weight or self.matrix(f"{output}.weight", COLUMNS)
-        inputs = {"x": x} | ({"residual": residual} if residual else {})
-        return self.add("linear", output, inputs, weight=weight)
+        if residual is None:
+            return self.product(output, x, weight)
+        product = self.product(f"{output}.product", x, weight)
+        return self.add("add", output, {"a": product, "b": residual})
+
+    def product(self, output, x, weight):
+        """Add a product; their kinds take turns, if there are more than ``linear``."""
+        kind = PRODUCTS[len(self.builder.nodes) % len(PRODUCTS)]
+        return self.add(kind.name, output, {"x": x}, kind.samples[0].attributes, weight=weight)
+
+    def normed(self, output, x, norm, weight, eps=1e-5):
+        """Add a product of a norm."""
+        norm = self.add("rms_norm", f"{output}.norm", {"x": x}, {"eps": eps}, weight=norm)
+        return self.product(output, norm, weight)
 
     def qkv(self, output, x="x"):
         return self.linear(output, x, self.matrix(f"{output}.weight", QKV))
@@ -70,8 +84,8 @@ class Assembly:
         up = self.matrix(f"{output}.up", 2 * GATES)
         self.linear(f"{output}.gates", x, up, gate_residual)
         down = self.matrix(f"{output}.down", COLUMNS, GATES)
-        inputs = {"x": f"{output}.gates", "residual": residual}
-        return self.add("silu_mul_linear_with_residual", output, inputs, weight=down)
+        self.add("silu_mul", f"{output}.hidden", {"x": f"{output}.gates"})
+        return self.linear(output, f"{output}.hidden", down, residual)
 
     def select(self, output, x):
         return self.add("select", output, {"x": x})

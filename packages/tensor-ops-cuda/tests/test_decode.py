@@ -11,7 +11,7 @@ import tensor_ops_cuda
 ROWS, WIDTH = 50, 64
 PROGRAM = {
     "format": "tensor-ops program",
-    "version": 1,
+    "version": 2,
     "limits": {
         "max_requests": 2, "max_tokens": 6, "max_selected": 2, "max_seq_length": 32,
         "page_size": 16, "num_pages": 4,
@@ -24,6 +24,7 @@ PROGRAM = {
     "values": {
         "x": {"rows": "tokens", "columns": WIDTH, "dtype": "float32"},
         "last": {"rows": "selected", "columns": WIDTH, "dtype": "float32"},
+        "normed": {"rows": "selected", "columns": WIDTH, "dtype": "float32"},
         "logits": {"rows": "selected", "columns": ROWS, "dtype": "float32"},
         "next": {"rows": "selected", "columns": 1, "dtype": "int32"},
     },
@@ -37,9 +38,13 @@ PROGRAM = {
             "outputs": {"output": "last"}, "attributes": {},
         },
         {
-            "kind": "rms_norm_linear", "name": "logits", "inputs": {"x": "last"},
-            "weights": {"norm": ["norm"], "weight": ["table"]}, "outputs": {"output": "logits"},
+            "kind": "rms_norm", "name": "normed", "inputs": {"x": "last"},
+            "weights": {"weight": ["norm"]}, "outputs": {"output": "normed"},
             "attributes": {"eps": 1e-5},
+        },
+        {
+            "kind": "linear", "name": "logits", "inputs": {"x": "normed"},
+            "weights": {"weight": ["table"]}, "outputs": {"output": "logits"}, "attributes": {},
         },
         {
             "kind": "argmax", "name": "next", "inputs": {"x": "logits"}, "weights": {},

@@ -132,7 +132,7 @@ def products(kind, eps, activations):
         made.linear("y", "x", weight)
     else:
         norm = made.tensor("norm", 1 + 0.1 * made.draw.standard_normal(COLUMNS))
-        made.add("rms_norm_linear", "y", {"x": "x"}, {"eps": eps}, norm=norm, weight=weight)
+        made.normed("y", "x", norm, weight, eps)
     program, found = made.builder.program(["y"]), []
     settings = {tensor_ops_cuda: {"activations": activations}, reference: {"dtype": "float64"}}
     for executor, options in settings.items():

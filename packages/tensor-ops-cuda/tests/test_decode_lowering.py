@@ -22,7 +22,7 @@ def matrix_of_several_products(made):
     made.linear("y", "x", made.matrix("w", COLUMNS))
     made.linear("z", "y", "w")
     norm = made.tensor("norm", np.ones(COLUMNS))
-    made.add("rms_norm_linear", "v", {"x": "z"}, {"eps": 0.0}, norm=norm, weight="w")
+    made.normed("v", "z", norm, "w", eps=0.0)
     return ["y", "v"]
 
 
@@ -73,8 +73,13 @@ def sums_over_ranks(made):
     return ["z", "v"]
 
 
+def gates_that_more_is_made_of(made):
+    made.gated("y")
+    made.linear("z", "y.hidden", made.matrix("w", COLUMNS, GATES))
+    return ["z", "y.hidden"]
+
+
 def silu_mul_between_two_products(made):
-    """The product after it reads what the one before it has left."""
     made.linear("gates", "x", made.matrix("up", 2 * 480))
     made.add("silu_mul", "hidden", {"x": "gates"})
     made.linear("part", "hidden", made.matrix("down", COLUMNS, 480))
@@ -99,9 +104,17 @@ RIGHT = [
     logits_that_are_no_output,
     two_tables,
     sums_over_ranks,
+    gates_that_more_is_made_of,
     silu_mul_between_two_products,
     no_outputs,
 ]
+
+
+def norm_that_two_products_read(made):
+    norm = made.tensor("norm", np.ones(COLUMNS))
+    made.normed("y", "x", norm, made.matrix("w", COLUMNS))
+    made.linear("z", "y.norm", "w")
+    return ["y", "z"]
 
 
 def residual_that_is_attention_too(made):
@@ -164,8 +177,8 @@ def gates_that_are_an_output(made):
 
 def gates_of_two_nodes(made):
     made.gated("y")
-    inputs = {"x": "y.gates", "residual": "y"}
-    made.add("silu_mul_linear_with_residual", "z", inputs, weight="y.down")
+    made.add("silu_mul", "again", {"x": "y.gates"})
+    made.linear("z", "again", "y.down", residual="y")
     return ["z"]
 
 
@@ -199,16 +212,6 @@ def choice_from_the_table(made):
 def gates_that_are_selected(made):
     made.linear("gates", "x", made.matrix("up", 2 * GATES))
     made.select("s", "gates")
-    made.select("t", "x")
-    inputs = {"x": "s", "residual": "t"}
-    weight = made.matrix("down", COLUMNS, GATES)
-    made.add("silu_mul_linear_with_residual", "y", inputs, weight=weight)
-    return ["y"]
-
-
-def gates_that_are_selected_for_silu_mul(made):
-    made.linear("gates", "x", made.matrix("up", 2 * GATES))
-    made.select("s", "gates")
     made.add("silu_mul", "hidden", {"x": "s"})
     made.linear("y", "hidden", made.matrix("down", COLUMNS, GATES))
     return ["y"]
@@ -233,6 +236,7 @@ def selected_rows_that_are_an_output(made):
 
 
 REFUSED = {
+    norm_that_two_products_read: "this kind where only a product reads it",
     residual_that_is_attention_too: "attention that only products multiply",
     two_attentions_to_one_qkv: "attention to a product that nothing else reads",
     attention_after_another_qkv: "attention before the next product that other attention reads",
@@ -247,7 +251,6 @@ REFUSED = {
     choice_from_all_tokens: "as the last node, of the selected rows of the last product",
     choice_from_the_table: "selected rows that are only multiplied or added",
     gates_that_are_selected: "selected rows that are only multiplied or added",
-    gates_that_are_selected_for_silu_mul: "selected rows that are only multiplied or added",
     ranks_that_add_up_selected_rows: "selected rows that are only multiplied or added",
     two_choices: "as the last node, of the selected rows of the last product",
     selected_rows_that_are_an_output: "selected rows that are no output",

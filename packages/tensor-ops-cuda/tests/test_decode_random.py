@@ -39,8 +39,7 @@ class RandomProgram:
     def product(self, x, weight):
         if self.draw.random() < 0.5:
             return self.made.linear(self.name(), x, weight)
-        inputs, weights = {"x": x}, {"norm": self.norm, "weight": weight}
-        return self.made.add("rms_norm_linear", self.name(), inputs, {"eps": 1e-5}, **weights)
+        return self.made.normed(self.name(), x, self.norm, weight)
 
     def residual(self, values):
         return self.draw.choice([*values, None]) if values else None
@@ -64,10 +63,9 @@ class RandomProgram:
     def add_gates(self):
         values, gates = self.latest(), self.draw.choice([32, 96])
         gate_up = self.product(self.draw.choice(values), self.matrix(2 * gates))
-        inputs = {"x": gate_up, "residual": self.draw.choice(values)}
-        weight = self.matrix(COLUMNS, gates)
-        kind = "silu_mul_linear_with_residual"
-        self.append(self.made.add(kind, self.name(), inputs, weight=weight))
+        hidden = self.made.add("silu_mul", self.name(), {"x": gate_up})
+        weight, residual = self.matrix(COLUMNS, gates), self.draw.choice(values)
+        self.append(self.made.linear(self.name(), hidden, weight, residual))
 
     def add_product(self):
         values = self.latest()

@@ -55,6 +55,7 @@ class Dummy final : public Executor {
   }
   ActivationType activations() const override { return ActivationType::kFloat32; }
   std::size_t num_workers() const override { return 1; }
+  const std::vector<Phase>& phases() const override { return phases_; }
   const char* lost_by_fork() const override { return process_ == getpid() ? nullptr : "luck"; }
 
  private:
@@ -90,6 +91,7 @@ class Dummy final : public Executor {
   const Program program_;
   StepArrays arrays_;
   std::vector<std::pair<const char*, std::size_t>> memory_;
+  std::vector<Phase> phases_;
   std::mutex running_;
 };
 

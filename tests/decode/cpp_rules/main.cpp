@@ -43,8 +43,10 @@ std::string lacking(const decode::Program& program) {
 }
 
 std::string sharing(const decode::Program& program) {
-  const std::vector<bool> shares_scratch(program.nodes.size());
-  const decode::ValuePlan plan = decode::plan_values(program, shares_scratch);
+  const auto none = [](const decode::NodeKind&) { return false; };
+  const auto phases = decode::phases_of(program, {none, none});
+  const std::vector<bool> shares_scratch(phases.size());
+  const decode::ValuePlan plan = decode::plan_values(program, phases, shares_scratch);
   std::string names;
   for (const decode::Node& node : program.nodes)
     for (const std::size_t one : node.outputs)

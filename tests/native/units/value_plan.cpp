@@ -120,6 +120,18 @@ void check_meetings(const Program& program, const ValuePlan& plan,
   }
 }
 
+ValuePlan plan_of(const Program& program, const std::vector<bool>& uses_shared) {
+  std::vector<Phase> alone;
+  for (std::size_t n = 0; n < program.nodes.size(); ++n) {
+    Phase phase{n};
+    for (std::size_t input : program.nodes[n].inputs)
+      if (input != kAbsent) phase.reads.push_back(input);
+    phase.writes = program.nodes[n].outputs;
+    alone.push_back(phase);
+  }
+  return plan_values(program, alone, uses_shared);
+}
+
 // A chain of nodes of one row each, the last of which is the output.
 Program chain(std::size_t nodes, std::size_t columns) {
   Program program{};
@@ -137,11 +149,11 @@ Program chain(std::size_t nodes, std::size_t columns) {
 }
 
 void check_chain() {
-  const ValuePlan plan = plan_values(chain(10, 16), std::vector<bool>(10));
+  const ValuePlan plan = plan_of(chain(10, 16), std::vector<bool>(10));
   require(plan.bytes == 2 * kLine, "a chain takes ", plan.bytes, " bytes, not those of two values");
   const std::vector<bool> expected{false, true, true, true, true, true, true, true, true, true};
   require(plan.meets_before == expected, "threads do not meet before every node of a chain");
-  const ValuePlan outputs = plan_values(chain(1, 16), {false});
+  const ValuePlan outputs = plan_of(chain(1, 16), {false});
   require(outputs.bytes == 0, "an output takes memory beside its own");
 }
 
@@ -154,7 +166,7 @@ int main() {
     const Program program = random_program(random);
     std::vector<bool> uses_shared;
     for (std::size_t n = 0; n < program.nodes.size(); ++n) uses_shared.push_back(random() % 6 == 0);
-    const ValuePlan plan = plan_values(program, uses_shared);
+    const ValuePlan plan = plan_of(program, uses_shared);
     const Memory memory(program, plan);
     require(memory.end() == plan.bytes, "the values end at ", memory.end(), " of ", plan.bytes);
     check_values(program, memory);

@@ -34,7 +34,7 @@ DEVICE float table_element(const Panel& panel, unsigned row, unsigned column) {
 }
 
 // Rows of a table, in float32: the block's share of all elements.
-DEVICE void embed(const Steps& steps, const Phase& phase, const int* tokens) {
+DEVICE void embed(const Steps& steps, const DevicePhase& phase, const int* tokens) {
   const auto columns = static_cast<unsigned>(phase.columns);
   const unsigned all = static_cast<unsigned>(steps.num_tokens) * columns;
   for (unsigned i = blockIdx.x * kBlockThreads + threadIdx.x; i < all;
@@ -55,8 +55,8 @@ DEVICE void embed(const Steps& steps, const Phase& phase, const int* tokens) {
 }
 
 // The block's share of all elements of a sum.
-DEVICE void add_rows(const Steps& steps, const Phase& phase) {
-  const bool a_is_selected = phase.source == Phase::kSelectedRows,
+DEVICE void add_rows(const Steps& steps, const DevicePhase& phase) {
+  const bool a_is_selected = phase.source == DevicePhase::kSelectedRows,
              b_is_selected = phase.residual_is_selected;
   const auto columns = static_cast<unsigned>(phase.columns);
   const unsigned all = static_cast<unsigned>(rows_of(steps, phase)) * columns;
@@ -71,7 +71,7 @@ DEVICE void add_rows(const Steps& steps, const Phase& phase) {
 }
 
 template <class Kernel>
-DEVICE void multiply(Block<Kernel>& block, const Phase& phase) {
+DEVICE void multiply(Block<Kernel>& block, const DevicePhase& phase) {
   using Activations = typename Kernel::Activations;
   const int rows = rows_of(block.steps, phase), lane = lane_of_thread();
   const bool is_prepared = is_prepared_together(phase, rows, block.memory.positions);
@@ -163,16 +163,16 @@ DEVICE void note_time(const Steps& steps, int number) {
 }
 
 template <class Kernel>
-DEVICE void run_phase(Block<Kernel>& block, const Phase& phase) {
-  if (phase.kind == Phase::kEmbed) {
+DEVICE void run_phase(Block<Kernel>& block, const DevicePhase& phase) {
+  if (phase.kind == DevicePhase::kEmbed) {
     embed(block.steps, phase, block.memory.tokens);
-  } else if (phase.kind == Phase::kAttend) {
+  } else if (phase.kind == DevicePhase::kAttend) {
     attend(phase.attention, block.steps, block.memory.activations, block.memory.positions);
-  } else if (phase.kind == Phase::kAdd) {
+  } else if (phase.kind == DevicePhase::kAdd) {
     add_rows(block.steps, phase);
   } else {
     multiply(block, phase);
-    if (phase.result == Phase::kLogits) publish_best(block);
+    if (phase.result == DevicePhase::kLogits) publish_best(block);
   }
 }
 
@@ -204,10 +204,11 @@ __global__ void __launch_bounds__(kBlockThreads, 1) run_steps(const __grid_const
     block.best = {};
     note_time(steps, 0);
     for (int p = 0; p < steps.num_phases; ++p) {
-      const Phase& phase = steps.phases[p];
+      const DevicePhase& phase = steps.phases[p];
       const int rows = rows_of(steps, phase);
       bool goes_on = true;
-      if (phase.kind == Phase::kProduct && is_prepared_together(phase, rows, memory.positions)) {
+      if (phase.kind == DevicePhase::kProduct &&
+          is_prepared_together(phase, rows, memory.positions)) {
         prepare_for_all<typename Kernel::Activations>(steps, phase, memory, rows);
         goes_on = meet();
       }

@@ -103,6 +103,10 @@ Executable::Layout Executable::plan() {
   plan_caches(layout);
   step_.pages_per_request = program_.limits.pages_per_request();  // which scratch depends on
   nodes_.resize(program_.nodes.size());
+  const auto has_rows = [](const NodeKind& kind) {
+    return kind.inputs.size() == 1 && kernels_of(kind).row;
+  };
+  phases_ = phases_of(program_, {has_rows, [](const NodeKind&) { return false; }});
   for (std::size_t n = 0; n < nodes_.size(); ++n) {
     const Node& node = program_.nodes[n];
     Compiled& compiled = nodes_[n];
@@ -120,9 +124,11 @@ Executable::Layout Executable::plan() {
     plan_products(n, layout);
     plan_parameters(n, layout);
   }
-  layout.values = plan_values(program_, layout.uses_shared);
-  for (std::size_t n = 0; n < nodes_.size(); ++n)
-    nodes_[n].meets_before = layout.values.meets_before[n];
+  std::vector<bool> uses_shared;
+  for (const Phase& phase : phases_) uses_shared.push_back(layout.uses_shared[phase.main]);
+  layout.values = plan_values(program_, phases_, uses_shared);
+  for (std::size_t p = 0; p < phases_.size(); ++p)
+    nodes_[phases_[p].main].meets_before = layout.values.meets_before[p];
   return layout;
 }
 
@@ -298,12 +304,12 @@ void Executable::fill_parameters(const Layout& layout) {
 }
 
 void Executable::make_shares(const Layout& layout) {
-  const auto memory_of = [&](std::size_t value) {
+  const auto memory_of = [&](std::size_t value) -> unsigned char* {
     const auto& outputs = program_.outputs;
-    const bool is_array =
-        value == kTokens || std::find(outputs.begin(), outputs.end(), value) != outputs.end();
-    return is_array ? arrays_.value(program_.values[value].name)
-                    : values_.data() + layout.values.offset[value];
+    if (value == kTokens || std::find(outputs.begin(), outputs.end(), value) != outputs.end())
+      return arrays_.value(program_.values[value].name);
+    const std::size_t offset = layout.values.offset[value];
+    return offset == kAbsent ? nullptr : values_.data() + offset;
   };
   step_ = arrays_.step();
   auto part = weights_.parts().begin();
@@ -342,6 +348,17 @@ void Executable::make_shares(const Layout& layout) {
       share.of_threads = compiled.shares.data();
     }
   }
+  for (const Phase& phase : phases_)
+    for (std::size_t t = 0; t < threads_; ++t) {
+      Share& share = nodes_[phase.main].shares[t];
+      share.output = memory_of(phase.writes[0]);
+      if (phase.before != kAbsent) {
+        share.before = &nodes_[phase.before].shares[t];
+        share.row_before = nodes_[phase.before].kernels.row;
+      }
+      if (phase.residual != kAbsent)
+        share.residual = reinterpret_cast<const float*>(memory_of(phase.residual));
+    }
 }
 
 }  // namespace tensor_ops::decode

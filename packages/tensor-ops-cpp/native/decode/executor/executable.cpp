@@ -197,14 +197,15 @@ void Executable::run_workers(WatchOf watch_of) {
   require_exchanged();
 }
 
-// Every worker goes through all nodes and meets the others where the plan says so, even at nodes
+// Every worker goes through all phases and meets the others where the plan says so, even at those
 // that have no rows in this step. If the other ranks do not come, all of them stop there.
 template <class Watch>
 void Executable::work(std::size_t worker, Watch watch) {
   const DefaultFloatMode mode;
   const auto [begin, end] = shares_of(worker);
   std::uint32_t num_exchanged = exchange_ ? exchange_->num_done() : 0;
-  for (std::size_t n = 0; n < nodes_.size(); ++n) {
+  for (const Phase& phase : phases_) {
+    const std::size_t n = phase.main;
     Compiled& node = nodes_[n];
     if (node.meets_before) team_->meet(worker);
     watch.has_waited(n);

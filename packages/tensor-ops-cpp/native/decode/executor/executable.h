@@ -18,6 +18,7 @@
 #include "decode/executor/packed_weights.h"
 #include "decode/executor/team.h"
 #include "decode/executor/workers_in_use.h"
+#include "decode/program/fusion.h"
 #include "decode/ranks/exchange.h"
 #include "decode/serving/executor.h"
 
@@ -51,8 +52,9 @@ struct CompileOptions {
 struct StepProfile {
   double whole;
   std::size_t workers;
-  std::vector<double> work;  // a row for each worker: its work in each node
-  std::vector<double> wait;  // a row for each worker: what it waited before and within each node
+  // A row for each worker: its work in each node, and what it waited before and within it. What a
+  // phase takes is that of its main node.
+  std::vector<double> work, wait;
 };
 
 class TENSOR_OPS_SHARED Executable final : public Executor {
@@ -82,6 +84,7 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   }
   ActivationType activations() const override { return activations_; }
   std::size_t num_workers() const override { return threads_; }
+  const std::vector<Phase>& phases() const override { return phases_; }
   const char* lost_by_fork() const override;
 
   // Runs a step as run() does, and measures it.
@@ -101,7 +104,7 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   bool reads_from_caller(std::size_t tensor) const;
 
  private:
-  // A node as a step needs it, with the share of each thread.
+  // A node as a step needs it, with the share of each thread. Of a phase, the main one runs.
   struct Compiled {
     NodeKernels kernels;
     Rows rows;
@@ -168,6 +171,7 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   const OwnerProcess owner_;
   std::mutex running_;
   Step step_{};
+  std::vector<Phase> phases_;
   std::vector<Compiled> nodes_;
   PackedTiles weights_;
   std::vector<Memory> own_;  // scratch, by thread

@@ -14,8 +14,24 @@
 
 #include "decode/executor/share.h"
 
+namespace tensor_ops::TENSOR_OPS_LEVEL {
+namespace {
+
+template <decode::RowKernel row>
+void run_rows(const decode::Share& share) {
+  const std::size_t end = share.end_of(share.rows);
+  for (std::size_t r = share.begin_of(share.rows); r < end; ++r)
+    row(share, r, share.out() + r * share.columns);
+}
+
+}  // namespace
+}  // namespace tensor_ops::TENSOR_OPS_LEVEL
+
 #define DEFINE_NODE(kind, ...)                               \
   namespace tensor_ops::TENSOR_OPS_LEVEL {                   \
   extern const decode::NodeKernels kind##_node;              \
   constexpr decode::NodeKernels kind##_node = {__VA_ARGS__}; \
   }
+
+// A node that computes each row by itself, from one input.
+#define DEFINE_NODE_BY_ROWS(kind, row) DEFINE_NODE(kind, run_rows<row>, nullptr, true, nullptr, row)

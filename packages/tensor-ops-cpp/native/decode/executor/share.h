@@ -123,6 +123,10 @@ struct PreparedKind {
 
 constexpr std::size_t kMostInputs = 2, kMostWeights = 4;
 
+struct Share;
+// Writes one row of what a node gives.
+using RowKernel = void (*)(const Share&, std::size_t row, float* to);
+
 struct alignas(64) Share {
   const Step* step;
   std::size_t rows;  // of the output
@@ -146,7 +150,12 @@ struct alignas(64) Share {
   std::size_t num_ranks;
   ExchangeBuffers exchanged;
 
-  // Products: the columns of the matrices, the kinds of activations that they want, the bytes of a
+  // Products: the norm or gate whose rows they multiply instead of the input, null for none, and
+  // the residual that is added to what they give, null for none.
+  const Share* before;
+  RowKernel row_before;
+  const float* residual;
+  // The columns of the matrices, the kinds of activations that they want, the bytes of a
   // row prepared in all these kinds, and this thread's tiles.
   std::size_t product_columns;
   const PreparedKind* prepared;
@@ -181,16 +190,19 @@ struct alignas(64) Share {
 // than to wait for the others.
 constexpr std::size_t kFewRows = 4;
 
-using Phase = void (*)(const Share&);
+using Kernel = void (*)(const Share&);
 
 // A node's work on each thread. All threads meet between the phases, unless the second phase reads
 // only what its own thread wrote in the first.
 struct NodeKernels {
-  Phase first;
-  Phase second = nullptr;
+  Kernel first;
+  Kernel second = nullptr;
   bool meets_if_few = true;
   // The scratch that it wants beside that of products, for a share without memory; null for none.
   Scratch (*scratch)(const Share&) = nullptr;
+  // Of a node that computes each row by itself, from one input, so that a product can do that for
+  // it; else null.
+  RowKernel row = nullptr;
 };
 
 }  // namespace tensor_ops::decode

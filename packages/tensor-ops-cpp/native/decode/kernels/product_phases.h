@@ -8,9 +8,16 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-// Prologue::row(share, r, scratch) returns the row that is multiplied, which may be in the scratch;
-// Prologue::bias is the slot of the biases. The residual is the second input.
-template <class Prologue>
+// What a kind of product makes of its sums before biases are added: nothing else.
+template <std::size_t bias_slot>
+struct Sums {
+  static constexpr std::size_t bias = bias_slot;
+  static constexpr bool are_results = true;
+  static TENSOR_OPS_INLINE float result(const decode::Share&, float sum) { return sum; }
+};
+
+// Product: as Sums.
+template <class Product>
 class ProductPhases {
   static void prepare(const decode::Share& share) {
     const bool is_few = share.rows <= decode::kFewRows;
@@ -19,13 +26,20 @@ class ProductPhases {
     const decode::ProductScratch scratch = scratch_of(share);
     unsigned char* const prepared = prepared_rows(share, scratch);
     for (std::size_t r = begin; r < end; ++r) {
-      const float* const row = Prologue::row(share, r, scratch.row.in(share.own));
+      const float* const row = source_row(share, r, scratch.row.in(share.own));
       for (std::size_t k = 0; k < share.num_prepared; ++k)
         share.prepared[k]
             .kernel->for_tokens(share.rows)
             .prepare(row, share.product_columns,
                      prepared + r * share.prepared_bytes + share.prepared[k].offset);
     }
+  }
+
+  static TENSOR_OPS_INLINE const float* source_row(const decode::Share& share, std::size_t r,
+                                                   float* scratch) {
+    if (!share.before) return share.in(0) + r * share.input_columns[0];
+    share.row_before(*share.before, r, scratch);
+    return scratch;
   }
 
   // A thread multiplies its own tiles, which may be those of several shares, then tiles that are
@@ -130,16 +144,16 @@ class ProductPhases {
                                           : scratch.prepared.in(share.shared);
   }
 
-  // Adds bias and residual, and moves the rows of a tile that is not whole to the output.
+  // Adds biases and the residual, and moves the rows of a tile that is not whole to the output.
   static TENSOR_OPS_INLINE void finish(const decode::Share& share, const float* products,
                                        std::size_t stride, std::size_t column, std::size_t lanes) {
-    const float* const bias = share.parameters[Prologue::bias];
-    const float* const residual = share.in(1);
+    const float* const bias = share.parameters[Product::bias];
+    const float* const residual = share.residual;
     float* const out = share.out() + column;
-    if (!bias && !residual && products == out) return;
+    if (Product::are_results && !bias && !residual && products == out) return;
     for (std::size_t r = 0; r < share.rows; ++r)
       for (std::size_t l = 0; l < lanes; ++l) {
-        float value = products[r * stride + l];
+        float value = Product::result(share, products[r * stride + l]);
         if (bias) value += bias[column + l];
         if (residual) value += residual[r * share.columns + column + l];
         out[r * share.columns + l] = value;

@@ -7,17 +7,17 @@ namespace {
 
 using decode::LayerNormNode;
 
-void run_layer_norm(const decode::Share& share) {
-  const std::size_t n = share.columns, begin = share.begin_of(share.rows);
+void layer_norm_row(const decode::Share& share, std::size_t r, float* to) {
+  const std::size_t n = share.columns;
   run_op(layer_norm_kernels, 0,
-         {{share.in(0) + begin * n, n},
+         {{share.in(0) + r * n, 0},
           {share.parameters[LayerNormNode::kWeight], 0},
           {share.parameters[LayerNormNode::kBias], 0},
-          {share.out() + begin * n, n}},
-         share.end_of(share.rows) - begin, n, share.attributes_as<LayerNormNode::Attributes>().eps);
+          {to, 0}},
+         1, n, share.attributes_as<LayerNormNode::Attributes>().eps);
 }
 
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-DEFINE_NODE(layer_norm, run_layer_norm)
+DEFINE_NODE_BY_ROWS(layer_norm, layer_norm_row)

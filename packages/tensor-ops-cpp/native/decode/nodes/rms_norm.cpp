@@ -7,16 +7,14 @@ namespace {
 
 using decode::RmsNormNode;
 
-void run_rms_norm(const decode::Share& share) {
-  const std::size_t n = share.columns, begin = share.begin_of(share.rows);
+void rms_norm_row(const decode::Share& share, std::size_t r, float* to) {
+  const std::size_t n = share.columns;
   run_op(rms_norm_kernels, 0,
-         {{share.in(0) + begin * n, n},
-          {share.parameters[RmsNormNode::kWeight], 0},
-          {share.out() + begin * n, n}},
-         share.end_of(share.rows) - begin, n, share.attributes_as<RmsNormNode::Attributes>().eps);
+         {{share.in(0) + r * n, 0}, {share.parameters[RmsNormNode::kWeight], 0}, {to, 0}}, 1, n,
+         share.attributes_as<RmsNormNode::Attributes>().eps);
 }
 
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-DEFINE_NODE(rms_norm, run_rms_norm)
+DEFINE_NODE_BY_ROWS(rms_norm, rms_norm_row)

@@ -5,14 +5,13 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-void run_silu_mul(const decode::Share& share) {
-  const std::size_t n = share.columns, begin = share.begin_of(share.rows);
-  const float* const gate = share.in(0) + begin * 2 * n;
-  run_op(silu_mul_kernels, 0, {{gate, 2 * n}, {gate + n, 2 * n}, {share.out() + begin * n, n}},
-         share.end_of(share.rows) - begin, n);
+void silu_mul_row(const decode::Share& share, std::size_t r, float* to) {
+  const std::size_t n = share.columns;
+  const float* const gate = share.in(0) + r * 2 * n;
+  run_op(silu_mul_kernels, 0, {{gate, 0}, {gate + n, 0}, {to, 0}}, 1, n);
 }
 
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-DEFINE_NODE(silu_mul, run_silu_mul)
+DEFINE_NODE_BY_ROWS(silu_mul, silu_mul_row)

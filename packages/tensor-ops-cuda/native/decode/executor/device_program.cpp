@@ -6,9 +6,7 @@
 
 #include "declaration/errors.h"
 #include "decode/program/alignment.h"
-#include "decode/program/node_slots.h"
 #include "decode/program/sizes.h"
-#include "decode/program/value_plan.h"
 #include "launch/cuda.h"
 #include "launch/pinned_pool.h"
 
@@ -81,7 +79,7 @@ void DeviceProgram::plan_matrices() {
     matrix_of_.push_back(kAbsent);
     if (phase.rows.empty()) continue;
     const bool is_in_order =
-        phase.phase.result == Phase::kStore || phase.phase.result == Phase::kLogits;
+        phase.phase.result == DevicePhase::kStore || phase.phase.result == DevicePhase::kLogits;
     std::vector<std::size_t> tensors;
     for (const MatrixRow& row : phase.rows)
       if (row.row == 0) tensors.push_back(row.tensor);
@@ -113,27 +111,32 @@ std::size_t DeviceProgram::rows_of_value(std::size_t index) const {
   return std::min<std::size_t>(program_.limits.rows(program_.values[index].rows), kMostTokens);
 }
 
-// The program as its phases read values: the tokens of a step that run through it together,
-// selected rows where those of all tokens are, and those of silu_mul where the product before it
-// has left them.
-Program DeviceProgram::as_lowered() const {
-  Program lowered = program_;
-  lowered.limits.max_tokens = std::min<std::size_t>(lowered.limits.max_tokens, kMostTokens);
-  lowered.limits.max_selected = std::min<std::size_t>(lowered.limits.max_selected, kMostTokens);
-  // Every kind of node has it in the same place.
-  constexpr std::size_t kResidual = LinearNode::kResidual;
-  static_assert(kResidual == SiluMulLinearWithResidualNode::kResidual && kResidual == AddNode::kB);
-  for (const LoweredPhase& phase : lowered_.phases) {
-    auto& inputs = lowered.nodes[static_cast<std::size_t>(phase.phase.node)].inputs;
-    if (phase.x != kAbsent) inputs[0] = phase.x;
-    if (phase.residual != kAbsent) inputs[kResidual] = phase.residual;
+// Where the values lie of the tokens of a step that run through the program together.
+ValuePlan DeviceProgram::value_plan() const {
+  Program together = program_;
+  together.limits.max_tokens = std::min<std::size_t>(together.limits.max_tokens, kMostTokens);
+  together.limits.max_selected = std::min<std::size_t>(together.limits.max_selected, kMostTokens);
+  std::vector<Phase> phases;
+  auto lowered = lowered_.phases.begin();
+  for (const Phase& fused : lowered_.fused) {
+    const bool is_lowered = lowered != lowered_.phases.end() &&
+                            static_cast<std::size_t>(lowered->phase.node) == fused.main;
+    const NodeKind& kind = *program_.nodes[fused.main].kind;
+    if (kind.selects()) continue;  // those who read its rows look them up in what it reads
+    Phase& phase = phases.emplace_back(fused);
+    if (!is_lowered) continue;
+    phase.reads.clear();
+    phase.writes.clear();
+    for (std::size_t value : {lowered->x, lowered->residual})
+      if (value != kAbsent) phase.reads.push_back(value);
+    if (lowered->y != kAbsent) phase.writes.push_back(lowered->y);
+    ++lowered;
   }
-  return lowered;
+  return plan_values(together, phases, std::vector<bool>(phases.size(), false));
 }
 
 void DeviceProgram::plan_values_and_scratch(int blocks) {
-  const ValuePlan values =
-      plan_values(as_lowered(), std::vector<bool>(program_.nodes.size(), false));
+  const ValuePlan values = value_plan();
   value_ = values.offset;
   work_bytes_ = aligned(values.bytes);
   const auto take_work = [this](std::size_t bytes) {
@@ -144,7 +147,7 @@ void DeviceProgram::plan_values_and_scratch(int blocks) {
                                             program_.values[output].columns, sizeof(float)));
   std::size_t queries = 0, parts = 0, sums = 0, num_panels = 0, most_panels = 0;
   for (std::size_t p = 0; p < lowered_.phases.size(); ++p) {
-    const Phase& phase = lowered_.phases[p].phase;
+    const DevicePhase& phase = lowered_.phases[p].phase;
     if (matrix_of_[p] != kAbsent) {
       const PanelPlan& plan = matrices_[matrix_of_[p]].plan;
       num_panels += plan.panels.size();
@@ -152,7 +155,7 @@ void DeviceProgram::plan_values_and_scratch(int blocks) {
       if (plan.panels.size() > 1)
         sums = std::max(sums, static_cast<std::size_t>(plan.panels[0].tiles));
     }
-    if (phase.kind != Phase::kAttend) continue;
+    if (phase.kind != DevicePhase::kAttend) continue;
     const auto heads = static_cast<std::size_t>(phase.attention.heads),
                size = static_cast<std::size_t>(phase.attention.head_size);
     queries = std::max(queries, heads * size);
@@ -170,7 +173,7 @@ void DeviceProgram::plan_values_and_scratch(int blocks) {
   page_table_ = take_work(program_.limits.max_requests * program_.limits.pages_per_request() *
                           sizeof(std::int32_t));
   times_ = take_work((lowered_.phases.size() + 1) * sizeof(unsigned long long));
-  phases_ = take_work(lowered_.phases.size() * sizeof(Phase));
+  phases_ = take_work(lowered_.phases.size() * sizeof(DevicePhase));
   panels_ = take_work(num_panels * sizeof(Panel));
 }
 
@@ -196,7 +199,7 @@ void DeviceProgram::load(const std::vector<TensorBytes>& tensors, const Progress
     CUDA_CHECK(cudaMemcpyAsync(to, from.data(), from.size() * sizeof from[0],
                                cudaMemcpyHostToDevice, stream));
   };
-  send(at<Phase>(phases_), pointed_);
+  send(at<DevicePhase>(phases_), pointed_);
   send(at<Panel>(panels_), panel_list_);
   CUDA_CHECK(cudaStreamSynchronize(stream));
 }
@@ -217,7 +220,7 @@ void DeviceProgram::point_phases() {
   for (const bool is_product : {true, false})
     for (std::size_t p = 0; p < pointed_.size(); ++p) {
       const LoweredPhase& lowered = lowered_.phases[p];
-      if ((lowered.phase.kind == Phase::kProduct) != is_product) continue;
+      if ((lowered.phase.kind == DevicePhase::kProduct) != is_product) continue;
       pointed_[p] = lowered.phase;
       pointed_[p].panels = at<Panel>(panels_) + panel_list_.size();
       if (matrix_of_[p] == kAbsent) continue;
@@ -230,7 +233,7 @@ void DeviceProgram::point_phases() {
     }
   for (std::size_t p = 0; p < pointed_.size(); ++p) {
     const LoweredPhase& lowered = lowered_.phases[p];
-    Phase& phase = pointed_[p];
+    DevicePhase& phase = pointed_[p];
     phase.x = memory_of(lowered.x);
     phase.residual = memory_of(lowered.residual);
     phase.y = memory_of(lowered.y);
@@ -311,11 +314,11 @@ double DeviceProgram::copy_bandwidth(cudaStream_t stream) const {
 
 Steps DeviceProgram::steps(std::size_t begin, std::size_t end) const {
   Steps steps{};
-  steps.phases = at<Phase>(phases_) + begin;
+  steps.phases = at<DevicePhase>(phases_) + begin;
   steps.num_phases = static_cast<int>(end - begin);
   const Panel* first = nullptr;
   for (std::size_t p = begin; p < end; ++p) {
-    if (pointed_[p].kind != Phase::kProduct) continue;
+    if (pointed_[p].kind != DevicePhase::kProduct) continue;
     if (first == nullptr) first = pointed_[p].panels;
     steps.num_panels = static_cast<int>(pointed_[p].panels + pointed_[p].num_panels - first);
   }
@@ -353,16 +356,16 @@ void DeviceProgram::copy(std::size_t from, std::size_t to, std::size_t rows,
 }
 
 PhaseRows DeviceProgram::rows_of(std::size_t p) const {
-  const Phase& phase = pointed_[p];
+  const DevicePhase& phase = pointed_[p];
   const Attention& attention = phase.attention;
   const auto heads = static_cast<std::size_t>(attention.heads),
              size = static_cast<std::size_t>(attention.head_size);
-  if (phase.kind == Phase::kAttend)
+  if (phase.kind == DevicePhase::kAttend)
     return {attention.parts, heads * static_cast<std::size_t>(attention.most_spans) * (size + 2)};
-  if (phase.result == Phase::kRotated) return {attention.queries, heads * size};
+  if (phase.result == DevicePhase::kRotated) return {attention.queries, heads * size};
   const auto columns =
-      static_cast<std::size_t>(phase.kind == Phase::kProduct ? phase.rows : phase.columns);
-  return {phase.y, phase.result == Phase::kGated ? columns / 2 : columns};
+      static_cast<std::size_t>(phase.kind == DevicePhase::kProduct ? phase.rows : phase.columns);
+  return {phase.y, phase.result == DevicePhase::kGated ? columns / 2 : columns};
 }
 
 }  // namespace tensor_ops::decode

@@ -9,6 +9,7 @@
 
 #include "decode/executor/lowering.h"
 #include "decode/executor/packing.h"
+#include "decode/program/value_plan.h"
 #include "decode/serving/executor.h"
 #include "decode/steps.h"
 #include "launch/memory.h"
@@ -57,7 +58,7 @@ class DeviceProgram {
   const LoweredProgram& lowered() const { return lowered_; }
   // The phases from `begin` up to `end`, with all that does not change from launch to launch.
   Steps steps(std::size_t begin, std::size_t end) const;
-  const Phase& phase(std::size_t index) const { return pointed_[index]; }
+  const DevicePhase& phase(std::size_t index) const { return pointed_[index]; }
   // How many of the phases run where no token is selected.
   std::size_t phases_without_selected() const;
   // Where a value is that is an output of the program.
@@ -78,7 +79,7 @@ class DeviceProgram {
     std::size_t offset, first_panel;
   };
 
-  Program as_lowered() const;
+  ValuePlan value_plan() const;
   void plan_matrices();
   void plan_parameters();
   void plan_values_and_scratch(int blocks);
@@ -102,7 +103,7 @@ class DeviceProgram {
   // Offsets in the memory of a step.
   std::size_t queries_ = 0, parts_ = 0, sums_ = 0, prepared_ = 0, best_ = 0, barrier_ = 0,
               inputs_ = 0, page_table_ = 0, times_ = 0, phases_ = 0, panels_ = 0;
-  std::vector<Phase> pointed_;
+  std::vector<DevicePhase> pointed_;
   std::vector<Panel> panel_list_;
   DeviceMemory weights_, caches_, work_;
 };

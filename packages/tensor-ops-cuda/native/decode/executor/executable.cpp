@@ -393,6 +393,7 @@ ActivationType Executable::activations() const {
 std::size_t Executable::num_workers() const {
   return static_cast<std::size_t>(impl_->grid_.blocks);
 }
+const std::vector<Phase>& Executable::phases() const { return impl_->on_device_.lowered().fused; }
 const char* Executable::lost_by_fork() const { return is_forked_child() ? "device" : nullptr; }
 
 }  // namespace tensor_ops::decode

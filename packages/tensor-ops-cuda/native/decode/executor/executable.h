@@ -34,7 +34,7 @@ struct CompileOptions {
 // Seconds by the device's clock.
 struct StepProfile {
   double whole;
-  std::vector<double> nodes;  // by node of the program; 0 for those that ran as part of another
+  std::vector<double> nodes;  // by node of the program: what a phase takes is that of its main node
 };
 
 class TENSOR_OPS_SHARED Executable final : public Executor {
@@ -61,6 +61,7 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   // kInt8x2, or kFloat32 without tensor cores.
   ActivationType activations() const override;
   std::size_t num_workers() const override;
+  const std::vector<Phase>& phases() const override;
   const char* lost_by_fork() const override;
 
   // Runs a step as run() does, and measures it.

@@ -6,6 +6,7 @@
 
 #include "declaration/errors.h"
 #include "decode/program/node_slots.h"
+#include "product_kinds.h"
 
 namespace tensor_ops::decode {
 namespace {
@@ -18,6 +19,11 @@ typename Node_::Attributes attributes_of(const Node& node) {
   std::memcpy(&attributes, node.attributes.data(), sizeof attributes);
   return attributes;
 }
+
+// What the kernel does before and after products: others are refused where they are alone.
+constexpr FusionRules kRules{
+    [](const NodeKind& kind) { return kind.name == std::string("rms_norm"); },
+    [](const NodeKind& kind) { return kind.name == std::string("silu_mul"); }};
 
 class Lowering {
  public:
@@ -33,18 +39,18 @@ class Lowering {
   }
 
   LoweredProgram lowered() {
-    for (std::size_t n = 0; n < program_.nodes.size(); ++n) {
+    lowered_.fused = phases_of(program_, kRules);
+    for (const Phase& phase : lowered_.fused) {
+      const std::size_t n = phase.main;
       const std::string kind = program_.nodes[n].kind->name;
       if (kind == "embed")
         add_embed(n);
-      else if (kind == "rms_norm_linear")
-        add_product(n, RmsNormLinearNode::kWeight);
-      else if (kind == "linear")
-        add_product(n, LinearNode::kWeight);
-      else if (kind == "silu_mul_linear_with_residual")
-        add_gated_product(n);
+      else if (program_.nodes[n].kind->is(kProduct))
+        add_product(phase);
+      else if (kind == "rms_norm")
+        refuse(n, "this kind where only a product reads it");
       else if (kind == "silu_mul")
-        check_silu_mul(n);
+        refuse(n, "this kind where a product that nothing else reads has its gate and up");
       else if (kind == "attention")
         add_attention(n);
       else if (kind == "add")
@@ -77,11 +83,6 @@ class Lowering {
   std::size_t only_reader(std::size_t value) const {
     return readers_[value].size() == 1 && !is_output(value) ? readers_[value][0] : kAbsent;
   }
-  // Whether a node reads a value as its first input, and as no other.
-  bool reads_first(std::size_t n, std::size_t value) const {
-    const auto& inputs = program_.nodes[n].inputs;
-    return inputs[0] == value && std::count(inputs.begin(), inputs.end(), value) == 1;
-  }
   bool is_read_by(std::size_t value, const char* kind) {
     const std::size_t reader = only_reader(value);
     return reader != kAbsent && kind_of(reader) == kind;
@@ -111,7 +112,7 @@ class Lowering {
            "'); take a file of q8_0 or q4_0, or a folder of bf16, which quantize=\"q8_0\" packs");
   }
 
-  LoweredPhase& add(std::size_t n, Phase::Kind kind) {
+  LoweredPhase& add(std::size_t n, DevicePhase::Kind kind) {
     LoweredPhase& added = lowered_.phases.emplace_back();
     added.phase.kind = kind;
     added.phase.node = static_cast<int>(n);
@@ -138,79 +139,68 @@ class Lowering {
   void add_embed(std::size_t n) {
     const Node& node = program_.nodes[n];
     if (node.inputs[EmbedNode::kTokens] != kTokens) refuse(n, "embeddings of the tokens alone");
-    LoweredPhase& added = add(n, Phase::kEmbed);
+    LoweredPhase& added = add(n, DevicePhase::kEmbed);
     set_matrices(added, n, EmbedNode::kWeight);
     added.y = output_of(n);
   }
 
-  void add_product(std::size_t n, std::size_t slot) {
+  int product_kind(std::size_t n) {
+#define TENSOR_OPS_PRODUCT_NAME(kind) #kind,
+    static const std::vector<std::string> names{
+        TENSOR_OPS_FOR_EACH_PRODUCT(TENSOR_OPS_PRODUCT_NAME)};
+#undef TENSOR_OPS_PRODUCT_NAME
+    const auto found = std::find(names.begin(), names.end(), kind_of(n));
+    if (found == names.end())
+      throw Error(text("the cuda backend runs no nodes of the kind ", kind_of(n)));
+    return static_cast<int>(found - names.begin());
+  }
+
+  void add_product(const Phase& phase) {
+    const std::size_t n = phase.main;
     const Node& node = program_.nodes[n];
-    const bool has_norm = kind_of(n) == "rms_norm_linear";
-    const std::size_t bias = has_norm ? std::size_t{RmsNormLinearNode::kBias} : LinearNode::kBias;
-    if (!node.weights[bias].empty()) refuse(n, "products without a bias");
-    LoweredPhase& added = add(n, Phase::kProduct);
-    set_matrices(added, n, slot);
-    set_source(added, n, node.inputs[0]);
-    if (has_norm) {
-      added.norm = tensor_of(n, RmsNormLinearNode::kNorm);
-      added.phase.eps = attributes_of<RmsNormLinearNode>(node).eps;
-      if (added.phase.source == Phase::kAttended)
-        refuse(n, "norms of attention after a product only");
-    } else {
-      set_residual(added, node.inputs[LinearNode::kResidual]);
+    const auto slot_of = [&](WeightForm form) {
+      const auto& slots = node.kind->weights;
+      return static_cast<std::size_t>(
+          std::find_if(slots.begin(), slots.end(),
+                       [form](const WeightSlot& slot) { return slot.form == form; }) -
+          slots.begin());
+    };
+    if (!node.weights[slot_of(WeightForm::kBiases)].empty()) refuse(n, "products without a bias");
+    LoweredPhase& added = add(n, DevicePhase::kProduct);
+    added.phase.product = product_kind(n);
+    const std::size_t bytes = node.attributes.size() * sizeof node.attributes[0];
+    if (bytes > sizeof added.phase.attributes) refuse(n, "products of at most two attributes");
+    std::copy(node.attributes.begin(), node.attributes.end(), added.phase.attributes);
+    set_matrices(added, n, slot_of(WeightForm::kMatrices));
+    set_source(added, n, phase.reads[0]);
+    if (phase.before != kAbsent) {
+      added.norm = tensor_of(phase.before, RmsNormNode::kWeight);
+      added.phase.eps = attributes_of<RmsNormNode>(program_.nodes[phase.before]).eps;
     }
-    const std::size_t output = output_of(n);
+    set_residual(added, phase.residual);
+    const std::size_t output = phase.writes[0];
     added.y = output;
-    if (is_read_by(output, "attention")) {
+    if (phase.after != kAbsent) {
+      gate(added);
+    } else if (is_read_by(output, "attention")) {
       if (added.residual != kAbsent) refuse(n, "attention to products without a residual only");
       rotate(added, only_reader(output));
-    } else if (is_read_by(output, "silu_mul_linear_with_residual") && added.residual == kAbsent &&
-               program_.nodes[only_reader(output)].inputs[0] == output) {
-      gate(added);
-    } else if (is_read_by(output, "silu_mul") && added.residual == kAbsent) {
-      gate(added);
     } else if (std::any_of(readers_[output].begin(), readers_[output].end(), [&](std::size_t r) {
                  return kind_of(r) == "argmax" || kind_of(r) == "sample";
                })) {
       if (added.residual != kAbsent) refuse(n, "logits without a residual only");
-      added.phase.result = Phase::kLogits;
+      added.phase.result = DevicePhase::kLogits;
     }
   }
 
   void add_sum(std::size_t n) {
-    LoweredPhase& added = add(n, Phase::kAdd);
+    LoweredPhase& added = add(n, DevicePhase::kAdd);
     const std::size_t a = program_.nodes[n].inputs[AddNode::kA];
     added.x = before_select(a);
-    if (added.x != a) added.phase.source = Phase::kSelectedRows;
+    if (added.x != a) added.phase.source = DevicePhase::kSelectedRows;
     set_residual(added, program_.nodes[n].inputs[AddNode::kB]);
     added.y = output_of(n);
     added.phase.columns = static_cast<int>(program_.values[added.y].columns);
-  }
-
-  void add_gated_product(std::size_t n) {
-    const Node& node = program_.nodes[n];
-    if (!node.weights[SiluMulLinearWithResidualNode::kBias].empty())
-      refuse(n, "products without a bias");
-    const std::size_t x = node.inputs[SiluMulLinearWithResidualNode::kX];
-    if (x == kTokens || writer_of(x) == nullptr || writer_of(x)->phase.result != Phase::kGated)
-      refuse(n, "this kind where a product that nothing else reads has its gate and up");
-    LoweredPhase& added = add(n, Phase::kProduct);
-    set_matrices(added, n, SiluMulLinearWithResidualNode::kWeight);
-    set_source(added, n, x);
-    set_residual(added, node.inputs[SiluMulLinearWithResidualNode::kResidual]);
-    added.y = output_of(n);
-  }
-
-  // The product before it applies it, and those after it read what that one has written.
-  void check_silu_mul(std::size_t n) {
-    const LoweredPhase* const product = writer_of(program_.nodes[n].inputs[SiluMulNode::kX]);
-    if (product == nullptr || product->phase.result != Phase::kGated)
-      refuse(n, "this kind where a product that nothing else reads has its gate and up");
-    for (std::size_t reader : readers_[output_of(n)])
-      if (kind_of(reader) != "linear" || !reads_first(reader, output_of(n)))
-        refuse(n, "this kind where only products multiply it, but ", program_.nodes[reader].where(),
-               " reads it otherwise");
-    if (is_output(output_of(n))) refuse(n, "this kind where it is no output of the program");
   }
 
   // The phase that writes a value; null if none does.
@@ -235,16 +225,15 @@ class Lowering {
   void set_source(LoweredPhase& added, std::size_t n, std::size_t value) {
     const std::size_t writer = writer_[value];
     if (kind_of(writer) == "select") {
-      added.phase.source = Phase::kSelectedRows;
+      added.phase.source = DevicePhase::kSelectedRows;
       value = before_select(value);
     } else if (kind_of(writer) == "attention") {
-      added.phase.source = Phase::kAttended;
+      added.phase.source = DevicePhase::kAttended;
       for (const LoweredPhase& phase : lowered_.phases)
         if (phase.phase.node == static_cast<int>(writer))
           added.phase.attention = phase.phase.attention;
       added.cache = program_.nodes[writer].cache;
-    } else if (kind_of(writer) == "silu_mul") {
-      value = program_.nodes[writer].inputs[SiluMulNode::kX];
+      value = kAbsent;
     }
     if (added.phase.columns % 4 != 0) refuse(n, "products of multiples of 4 columns");
     added.x = value;
@@ -257,13 +246,13 @@ class Lowering {
       added.rows[2 * i] = rows[i];
       added.rows[2 * i + 1] = rows[half + i];
     }
-    added.phase.result = Phase::kGated;
+    added.phase.result = DevicePhase::kGated;
   }
 
   // Pairs that are rotated become neighbours: attention does not ask for the order within a head.
   void rotate(LoweredPhase& added, std::size_t n) {
     const auto attributes = attributes_of<AttentionNode>(program_.nodes[n]);
-    added.phase.result = Phase::kRotated;
+    added.phase.result = DevicePhase::kRotated;
     added.phase.attention = attention_of(n);
     added.cos = tensor_of(n, AttentionNode::kCos);
     added.sin = tensor_of(n, AttentionNode::kSin);
@@ -315,14 +304,14 @@ class Lowering {
   void add_attention(std::size_t n) {
     const std::size_t qkv = program_.nodes[n].inputs[AttentionNode::kQkv];
     const LoweredPhase* const product = writer_of(qkv);
-    if (product == nullptr || product->phase.result != Phase::kRotated)
+    if (product == nullptr || product->phase.result != DevicePhase::kRotated)
       refuse(n, "attention to a product that nothing else reads");
     for (std::size_t reader : readers_[output_of(n)])
-      if (kind_of(reader) != "linear" || !reads_first(reader, output_of(n)))
+      if (!program_.nodes[reader].kind->is(kProduct))
         refuse(n, "attention that only products multiply, but ", program_.nodes[reader].where(),
                " reads it otherwise");
     if (is_output(output_of(n))) refuse(n, "attention that is no output of the program");
-    LoweredPhase& added = add(n, Phase::kAttend);
+    LoweredPhase& added = add(n, DevicePhase::kAttend);
     added.phase.attention = attention_of(n);
     added.cache = program_.nodes[n].cache;
   }
@@ -332,13 +321,13 @@ class Lowering {
     std::size_t queries_of = kAbsent, found_of = kAbsent;  // caches
     for (const LoweredPhase& each : lowered_.phases) {
       const auto n = static_cast<std::size_t>(each.phase.node);
-      if (each.phase.kind == Phase::kAttend) {
+      if (each.phase.kind == DevicePhase::kAttend) {
         if (each.cache != queries_of)
           refuse(n, "attention before the next product that other attention reads");
         found_of = each.cache;
-      } else if (each.phase.source == Phase::kAttended && each.cache != found_of) {
+      } else if (each.phase.source == DevicePhase::kAttended && each.cache != found_of) {
         refuse(n, "products of attention before the next attention");
-      } else if (each.phase.result == Phase::kRotated) {
+      } else if (each.phase.result == DevicePhase::kRotated) {
         queries_of = each.cache;
       }
     }
@@ -346,25 +335,21 @@ class Lowering {
 
   // Those that read selected rows look them up among the rows of all tokens.
   void check_select(std::size_t n) {
+    const auto looks_up_rows = [](const NodeKind& kind) {
+      return kind.is(kProduct) || kind.is(kNorm) || kind.is(kSum);
+    };
     for (std::size_t reader : readers_[output_of(n)])
-      if (!looks_up_rows(reader, output_of(n)))
+      if (!looks_up_rows(*program_.nodes[reader].kind))
         refuse(n, "selected rows that are only multiplied or added, but ",
                program_.nodes[reader].where(), " reads them otherwise");
     if (is_output(output_of(n))) refuse(n, "selected rows that are no output of the program");
-  }
-
-  bool looks_up_rows(std::size_t n, std::size_t value) {
-    const std::string& kind = kind_of(n);
-    if (kind == "silu_mul_linear_with_residual")
-      return program_.nodes[n].inputs[SiluMulLinearWithResidualNode::kX] != value;
-    return kind == "linear" || kind == "rms_norm_linear" || kind == "add";
   }
 
   void add_chooser(std::size_t n) {
     const std::size_t logits = program_.nodes[n].inputs[0];
     const LoweredPhase* const product = writer_of(logits);
     const bool is_last_product = product != nullptr && product == &lowered_.phases.back() &&
-                                 product->phase.result == Phase::kLogits;
+                                 product->phase.result == DevicePhase::kLogits;
     lowered_.chooses_on_host = !lowered_.cuts.empty() && lowered_.cuts.back().to == logits &&
                                lowered_.cuts.back().phase == lowered_.phases.size();
     if (!(is_last_product || lowered_.chooses_on_host) || !is_selected(logits) ||

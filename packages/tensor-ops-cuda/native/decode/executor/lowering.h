@@ -1,11 +1,12 @@
-// The phases of a program: which nodes the kernel runs together, and in which order of rows their
-// matrices are packed.
+// The phases of a program as the kernel runs them, and in which order of rows their matrices are
+// packed.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "decode/kernels/plan.h"
+#include "decode/program/fusion.h"
 #include "decode/program/program.h"
 
 namespace tensor_ops::decode {
@@ -15,9 +16,9 @@ struct MatrixRow {
 };
 
 // A phase whose pointers are still null, with what they will point to: values, tensors and a cache
-// of the program, or kAbsent.
+// of the program, or kAbsent. Attention reads and writes no value.
 struct LoweredPhase {
-  Phase phase{};
+  DevicePhase phase{};
   std::size_t x = kAbsent, residual = kAbsent, y = kAbsent;
   std::size_t norm = kAbsent, cos = kAbsent, sin = kAbsent;
   std::size_t cache = kAbsent;
@@ -34,6 +35,7 @@ struct Cut {
 };
 
 struct LoweredProgram {
+  std::vector<Phase> fused;
   std::vector<LoweredPhase> phases;
   std::vector<Cut> cuts;  // in the order of phases
   // The node that chooses tokens from logits; on the host where these come from several ranks.

@@ -59,14 +59,14 @@ bool has_nan_in_cache(const Attention& attention, const Step& step, std::size_t 
 
 bool has_left_nan(const DeviceProgram& program, std::size_t phase, std::size_t row,
                   const Step& step, std::size_t token, cudaStream_t stream) {
-  const Phase& of = program.phase(phase);
+  const DevicePhase& of = program.phase(phase);
   const PhaseRows left = program.rows_of(phase);
   const float* const first = left.first + row * left.columns;
-  if (of.kind == Phase::kAttend)
+  if (of.kind == DevicePhase::kAttend)
     return has_nan_parts(of.attention, first, static_cast<std::size_t>(step.positions[token]),
                          stream);
   if (has_any(first, left.columns, is_nan, stream)) return true;
-  return of.result == Phase::kRotated && has_nan_in_cache(of.attention, step, token, stream);
+  return of.result == DevicePhase::kRotated && has_nan_in_cache(of.attention, step, token, stream);
 }
 
 }  // namespace tensor_ops::decode

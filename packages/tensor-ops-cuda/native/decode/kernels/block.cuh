@@ -57,7 +57,7 @@ DEVICE int row_in(const Steps& steps, bool is_selected, int row) {
   return is_selected ? steps.selected[row] : row;
 }
 
-DEVICE int rows_of(const Steps& steps, const Phase& phase) {
+DEVICE int rows_of(const Steps& steps, const DevicePhase& phase) {
   return phase.is_selected ? steps.num_selected : steps.num_tokens;
 }
 

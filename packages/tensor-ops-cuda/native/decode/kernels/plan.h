@@ -34,18 +34,20 @@ struct Attention {
 
 // The work between two grid barriers. Matrices of numbers have a row for each token, or for each
 // selected token.
-struct Phase {
+struct DevicePhase {
   enum Kind : int { kEmbed, kProduct, kAttend, kAdd };
   enum Source : int { kRows, kSelectedRows, kAttended };
   enum Result : int { kStore, kGated, kRotated, kLogits };
 
   Kind kind;
-  int node;                   // of the program, the last one that the phase runs
+  int node;                   // of the program: the main one of the phase
   bool is_selected;           // whether it has the rows of the selected tokens
   bool residual_is_selected;  // whether these are looked up in a residual of all tokens
   const Panel* panels;        // of a table or a matrix
   int num_panels, rows, columns;
   // Of a product; kAdd has source, x, residual and y, and columns.
+  int product;                 // its kind: the index of its file in decode/products/
+  std::int64_t attributes[2];  // of the product's node
   Source source;
   Result result;
   const float* x;
@@ -63,7 +65,7 @@ struct BlockState {
 };
 
 struct Steps {
-  const Phase* phases;
+  const DevicePhase* phases;
   int num_phases;  // that run in this launch: the last ones need selected tokens
   const Panel* panels;
   int num_panels;

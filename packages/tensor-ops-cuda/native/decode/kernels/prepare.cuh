@@ -11,9 +11,9 @@ namespace tensor_ops::decode {
 // Otherwise each block prepares all activations for itself.
 constexpr int kManyTokens = 4, kManySpans = 3;
 
-DEVICE bool is_prepared_together(const Phase& phase, int rows, const int* positions) {
+DEVICE bool is_prepared_together(const DevicePhase& phase, int rows, const int* positions) {
   bool is_much = rows >= kManyTokens;
-  if (phase.source == Phase::kAttended)
+  if (phase.source == DevicePhase::kAttended)
 #pragma unroll 1
     for (int row = 0; row < rows; ++row) {
       const Spans spans = spans_of(phase.attention, positions[row]);
@@ -25,17 +25,17 @@ DEVICE bool is_prepared_together(const Phase& phase, int rows, const int* positi
 using NormRow = RmsRow<float, float, NoResidual>;
 
 // Four columns of the rows of x.
-DEVICE float4 row_vector(const Steps& steps, const Phase& phase, int row, int column) {
-  const int from = row_in(steps, phase.source == Phase::kSelectedRows, row);
+DEVICE float4 row_vector(const Steps& steps, const DevicePhase& phase, int row, int column) {
+  const int from = row_in(steps, phase.source == DevicePhase::kSelectedRows, row);
   const std::int64_t first = static_cast<std::int64_t>(from) * phase.columns;
   return observe(reinterpret_cast<const float4*>(phase.x + first + column));
 }
 
 // Four columns of what a product multiplies. Beyond the last column there are zeros.
-DEVICE float4 source_vector(const Steps& steps, const Phase& phase, const int* positions, int row,
-                            int column) {
+DEVICE float4 source_vector(const Steps& steps, const DevicePhase& phase, const int* positions,
+                            int row, int column) {
   if (column >= phase.columns) return {0, 0, 0, 0};
-  if (phase.source == Phase::kAttended)
+  if (phase.source == DevicePhase::kAttended)
     return attended(phase.attention, row, column, spans_of(phase.attention, positions[row]));
   return row_vector(steps, phase, row, column);
 }
@@ -59,7 +59,7 @@ DEVICE RowParts rows_of_block(int rows) {
 
 // Computes 1 / rms of rows into memory.scales; negated for rows that have to be scaled in double.
 // All threads of the block take part.
-static __device__ __noinline__ void measure_rows(const Steps& steps, const Phase& phase,
+static __device__ __noinline__ void measure_rows(const Steps& steps, const DevicePhase& phase,
                                                  BlockMemory& memory, RowParts rows) {
   const auto vector = [&](int row, int column) {
     const float4 v = row_vector(steps, phase, row, column);
@@ -96,7 +96,7 @@ DEVICE float normalised(float x, double scale, float weight) {
 // The activations of rows in the columns of a panel, which are written to x. All threads of the
 // block take part.
 template <class Activations>
-__device__ __noinline__ void prepare_panel(const Steps& steps, const Phase& phase,
+__device__ __noinline__ void prepare_panel(const Steps& steps, const DevicePhase& phase,
                                            const Panel& panel, BlockMemory& memory, Activations x,
                                            RowParts rows) {
   const int vectors = panel.steps * layout_of(panel.format).columns / 4;
@@ -119,7 +119,8 @@ __device__ __noinline__ void prepare_panel(const Steps& steps, const Phase& phas
 
 // The block's part of the activations of all panels, for all blocks.
 template <class Activations>
-DEVICE void prepare_for_all(const Steps& steps, const Phase& phase, BlockMemory& memory, int rows) {
+DEVICE void prepare_for_all(const Steps& steps, const DevicePhase& phase, BlockMemory& memory,
+                            int rows) {
   const RowParts own = rows_of_block(rows);
   if (own.first >= rows) return;
   if (phase.norm != nullptr) measure_rows(steps, phase, memory, own);

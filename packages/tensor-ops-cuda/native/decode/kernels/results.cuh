@@ -4,12 +4,13 @@
 #include "decode/kernels/block.cuh"
 #include "kernels/rope.cuh"
 #include "kernels/sigmoid.cuh"
+#include "product_files.cuh"
 
 namespace tensor_ops::decode {
 
 // A pair of a query, key or value, the first two rotated.
-DEVICE void store_rotated(const Steps& steps, const Phase& phase, const int* positions, int token,
-                          int row, float a, float b) {
+DEVICE void store_rotated(const Steps& steps, const DevicePhase& phase, const int* positions,
+                          int token, int row, float a, float b) {
   const Attention& attention = phase.attention;
   const int size = attention.head_size, head = row / size, d = row % size;
   const int keys = attention.heads, values = keys + attention.kv_heads;
@@ -42,14 +43,25 @@ DEVICE float silu_times(float gate, float up) {
   return Op::is_ordinary(gate, up) ? Op::ordinary(gate, up) : Op::general(gate, up);
 }
 
+DEVICE float result_of(const DevicePhase& phase, float sum) {
+  int kind = 0;
+#define TENSOR_OPS_RETURN_RESULT(name) \
+  if (phase.product == kind++) return name##_result(phase, sum);
+  TENSOR_OPS_FOR_EACH_PRODUCT(TENSOR_OPS_RETURN_RESULT)
+#undef TENSOR_OPS_RETURN_RESULT
+  return sum;
+}
+
 // What becomes of the sums of two rows, of which the first is even.
 template <class Kernel>
-DEVICE void store_pair(Block<Kernel>& block, const Phase& phase, int token, int row, float a,
+DEVICE void store_pair(Block<Kernel>& block, const DevicePhase& phase, int token, int row, float a,
                        float b) {
+  a = result_of(phase, a);
+  b = result_of(phase, b);
   switch (phase.result) {
-    case Phase::kRotated:
+    case DevicePhase::kRotated:
       return store_rotated(block.steps, phase, block.memory.positions, token, row, a, b);
-    case Phase::kGated:
+    case DevicePhase::kGated:
       return publish(phase.y + static_cast<std::int64_t>(token) * (phase.rows / 2) + row / 2,
                      silu_times(a, b));
     default:
@@ -64,7 +76,7 @@ DEVICE void store_pair(Block<Kernel>& block, const Phase& phase, int token, int 
                 row;
   for (int i = 0; i < 2 && row + i < phase.rows; ++i) {
     publish(phase.y + at + i, residual == nullptr ? pair[i] : pair[i] + observe(residual + i));
-    if (phase.result == Phase::kLogits) block.best.consider(pair[i], row + i);
+    if (phase.result == DevicePhase::kLogits) block.best.consider(pair[i], row + i);
   }
 }
 
