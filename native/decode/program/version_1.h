@@ -1,5 +1,5 @@
 // Programs of version 1, whose nodes could be a norm, a gate or a sum and a product in one.
-// tensor_ops_decode/program/version_1.py does the same.
+// tensor_ops_decode/program/combined_nodes.py does the same.
 #pragma once
 
 #include "decode/program/json_fields.h"
