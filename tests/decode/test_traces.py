@@ -1,7 +1,7 @@
-"""One trace of requests on both schedulers: the sequences of C++, and Python's kernel.
+"""One trace of requests for Python's scheduler and for the sequences of C++, which decide nothing.
 
 `TRACE` has more requests than there are slots, prompts longer than a step, and tokens of more pages
-than there are. What a scheduler has no room for waits here until others are done: the tokens are
+than there are. What one of them has no room for waits here until others are done: the tokens are
 those that there are with room for all.
 """
 
