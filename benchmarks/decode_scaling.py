@@ -11,6 +11,7 @@ cores than this machine has.
 import contextlib
 import math
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,21 +69,23 @@ def _steps(
         times: list[list[tuple[float, float]]] = [[], []]
         for _ in range(rounds):
             for kernel, of_kernel in zip(kernels, times, strict=True):
-                of_kernel.append((kernel.profile().seconds, kernel.read_bandwidth()))
+                profile = kernel.profile()
+                of_kernel.append((profile.seconds, kernel.read_bandwidth()))
         medians = [
             (statistics.median(t for t, _ in each), statistics.median(b for _, b in each))
             for each in times
         ]
-        return _nodes(kernels[0].program), medians
+        return _nodes(kernels[0].program, profile.phases), medians
 
 
-def _nodes(program: Any) -> list[dict[str, int]]:
-    """Return the bytes of the matrices of each node, and the tiles that workers share."""
+def _nodes(program: Any, phases: Sequence[Sequence[int]]) -> list[dict[str, int]]:
+    """Return the bytes of the matrices of nodes that run together, and the tiles of workers."""
     from tensor_ops_decode.weights.formats import FORMATS
 
     nodes = []
-    for node in program.nodes:
-        names = () if node.kind == "embed" else node.weights.get("weight", ())
+    for together in ([program.nodes[each] for each in phase] for phase in phases):
+        weights = [node.weights.get("weight", ()) for node in together if node.kind != "embed"]
+        names = [name for of_node in weights for name in of_node]
         tensors = [program.tensors[name] for name in names]
         matrices = [tensor for tensor in tensors if len(tensor.shape) == 2]
         size = sum(t.shape[0] * FORMATS[t.type].row_bytes(t.shape[1]) for t in matrices)

@@ -97,7 +97,7 @@ class _Llama:
         }
         inputs = {"qkv": f"{name} qkv"}
         attended = add("attention", inputs, rotation, attributes, output=f"{name} attended")
-        return self._added("linear", f"{name} o", attended, x, o)
+        return self._added(f"{name} o", attended, x, o)
 
     def _mlp(self, name: str, x: str) -> str:
         _, _, gate_up, down = self._shape.of_layer
@@ -105,20 +105,21 @@ class _Llama:
             self._matrix(f"{name} {n}", gate_up.rows // 2, gate_up.columns) for n in ("gate", "up")
         ]
         self._normalised(f"{name} gate_up", x, matrices)
-        kind = "silu_mul_linear_with_residual"
-        return self._added(kind, f"{name} down", f"{name} gate_up", x, down)
+        gated = {"x": f"{name} gate_up"}
+        hidden = self._builder.add("silu_mul", gated, output=f"{name} hidden")
+        return self._added(f"{name} down", hidden, x, down)
 
     def _normalised(self, name: str, x: str, matrices: list[str]) -> None:
-        norm = f"{name} norm"
+        norm, add = f"{name} norm", self._builder.add
         self.tensors[norm] = np.ones(self._shape.hidden, np.float32)
         self._builder.tensor(norm, Tensor("f32", (self._shape.hidden,), {"attached": True}))
-        weights = {"norm": norm, "weight": matrices}
-        self._builder.add("rms_norm_linear", {"x": x}, weights, {"eps": EPS}, output=name)
+        normed = add("rms_norm", {"x": x}, {"weight": norm}, {"eps": EPS}, output=f"{name} normed")
+        add("linear", {"x": normed}, {"weight": matrices}, output=name)
 
-    def _added(self, kind: str, name: str, x: str, residual: str, product: Product) -> str:
+    def _added(self, name: str, x: str, residual: str, product: Product) -> str:
         matrix = self._matrix(f"{name} matrix", product.rows, product.columns)
-        inputs, weights = {"x": x, "residual": residual}, {"weight": matrix}
-        output: str = self._builder.add(kind, inputs, weights, output=name)
+        self._builder.add("linear", {"x": x}, {"weight": matrix}, output=name)
+        output: str = self._builder.add("add", {"a": name, "b": residual}, output=f"{name} sum")
         return output
 
     def _matrix(self, name: str, rows: int, columns: int) -> str:

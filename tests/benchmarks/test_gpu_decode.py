@@ -46,7 +46,9 @@ def test_steps_of_one_request_are_taken_apart(figures):
     for figure in alone:
         assert figure["single"] > 0
         assert set(figure["nodes"]) == {
-            *("embedded", "qkv", "attended", "o", "selected", "gate_up", "down", "logits", "next"),
+            *("embedded", "qkv normed", "qkv", "attended", "o", "o sum", "selected"),
+            *("gate_up normed", "gate_up", "hidden", "down", "down sum", "logits normed"),
+            *("logits", "next"),
         }
     assert not any("nodes" in each for each in figures if each not in alone)
 

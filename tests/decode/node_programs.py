@@ -3,9 +3,9 @@
 import gguf
 import numpy as np
 
-from tensor_ops_decode.nodes import KINDS
-from tensor_ops_decode.program import Cache, Limits, Tensor
+from tensor_ops_decode.program import Cache, Limits, Node, Tensor
 from tensor_ops_decode.program.builder import Builder
+from tensor_ops_decode.program.combined_nodes import nodes_of
 from tensor_ops_decode.weights.formats import FORMATS
 
 TOKENS = 9
@@ -48,7 +48,10 @@ def holds(kind, columns):
 
 
 def node_program(kind, sample, weight_type="f32", cache_dtype="float32", paged=True, seed=0):
-    """Return a program of one node and its tensors; each input is looked up in a table."""
+    """Return a program of one node, or of those that it stands for, and its tensors.
+
+    Each input is looked up in a table.
+    """
     draw = np.random.default_rng([seed, *map(ord, kind + sample.name)])
     builder, tensors = Builder(LIMITS), {}
 
@@ -64,18 +67,20 @@ def node_program(kind, sample, weight_type="f32", cache_dtype="float32", paged=T
         table = tensor(f"table.{slot}", (TOKENS, columns), "f32")
         inputs[slot] = builder.add("embed", {"tokens": "tokens"}, {"weight": table}, output=slot)
     weights = {
-        slot: [
+        slot: tuple(
             tensor(f"{slot}.{i}", shape, weight_type if slot == "weight" else "f32")
             for i, shape in enumerate(shapes)
-        ]
+        )
         for slot, shapes in sample.weights.items()
     }
     attributes = dict(sample.attributes)
-    if KINDS[kind].cache is not None:
+    if sample.cache is not None:
         cache = Cache(*sample.cache, cache_dtype, paged)
         attributes["cache"] = builder.cache("cache", cache)
-    output = builder.add(kind, inputs, weights, attributes, output="output")
-    return builder.program([output]), tensors
+    node = Node(kind, "output", inputs, weights, {"output": "output"}, attributes)
+    for each in nodes_of(node, builder.names):
+        builder.add_node(each)
+    return builder.program(["output"]), tensors
 
 
 def fill_step(arrays, tokens=TOKENS, *, slot=0, first=0, selected=None):

@@ -28,7 +28,9 @@ def test_it_reports_and_writes_every_figure(runnable, backend, tmp_path, capsys)
         assert words in out
     record = json.loads(file.read_text(encoding="utf-8"))
     kinds = {node["kind"] for node in record["nodes"]}
-    assert {line.split()[0] for line in out.splitlines() if line} >= kinds
+    assert {
+        kind for line in out.split("\n") if line for kind in line.split()[0].split("+")
+    } >= kinds
     assert record["figures"].keys() == FIGURES
     assert record["interrupted"] is False
     assert [each["tokens"] for each in record["rounds"]] == [4]

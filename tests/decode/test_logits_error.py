@@ -116,7 +116,7 @@ def test_guesses_before_the_error_keep_their_tokens(damaged, backend):
 @pytest.mark.parametrize(
     ("tensor", "row", "node"),
     [
-        (LATER, 3, "'layer.1.output'"),
+        (LATER, 3, "'layer.1.output.product'"),
         ("model.layers.0.self_attn.k_proj.weight", 2, "'layer.0.qkv'"),
         ("lm_head.weight", 200, "'logits'"),
     ],

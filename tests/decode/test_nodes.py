@@ -7,6 +7,7 @@ import pytest
 
 from node_programs import TOKENS, TYPES, fill_step, holds, node_program
 from tensor_ops_decode import reference
+from tensor_ops_decode.kinds.kind import Sample
 from tensor_ops_decode.nodes import KINDS
 
 SELECTED = [1, 4, TOKENS - 1]
@@ -27,6 +28,25 @@ STORED = [
 ]
 
 
+NORMED, GATED = "rms_norm_linear", "silu_mul_linear_with_residual"
+#: A product with what executors run together with it, as the nodes of version 1 that stand for it.
+TOGETHER = [
+    (NORMED, Sample("usual", {"x": 64}, {"norm": [(64,)], "weight": [(48, 64)]}, {"eps": 1e-5})),
+    (
+        NORMED,
+        Sample(
+            "two matrices with biases",
+            {"x": 96},
+            {"norm": [(96,)], "weight": [(40, 96), (9, 96)], "bias": [(40,), (9,)]},
+            {"eps": 1e-6},
+        ),
+    ),
+    (GATED, Sample("usual", {"x": 192, "residual": 40}, {"weight": [(40, 96)]})),
+    (GATED, Sample("bias", {"x": 128, "residual": 7}, {"weight": [(7, 64)], "bias": [(7,)]})),
+    ("linear", Sample("residual", {"x": 128, "residual": 40}, {"weight": [(40, 128)]})),
+]
+
+
 def expected(monkeypatch, program, tensors, kind, activations):
     """Return the output of a step in float64, and its bound."""
     bounds = []
@@ -43,6 +63,30 @@ def expected(monkeypatch, program, tensors, kind, activations):
     return output, np.array(bounds).reshape(-1, output.shape[1])[-rows:]
 
 
+def expected_together(monkeypatch, program, tensors, activations):
+    """Return such an output and its bound, of nodes of which one is a product."""
+    bounds = {node.kind: [] for node in program.nodes if node.kind != "embed"}
+
+    def computing(kind):
+        def compute(call):
+            output = kind.compute(call)
+            bounds[kind.name].append(kind.bound(call, output, activations))
+            if kind.role == "product":
+                bounds["magnitude"] = np.abs(call.weights["weight"])
+            return output
+
+        return compute
+
+    with monkeypatch.context() as patch:
+        for name in list(bounds):
+            patch.setitem(KINDS, name, replace(KINDS[name], compute=computing(KINDS[name])))
+        output, _ = run(reference, program, tensors, {"dtype": "float64"})
+    magnitude = bounds.pop("magnitude")
+    of_output = [np.array(bounds.pop(name)) for name in ("linear", "add") if name in bounds]
+    before = [np.array(each) @ magnitude.T for each in bounds.values()]
+    return output, sum(of_output + before)
+
+
 def run(executor, program, tensors, options):
     executable = executor.compile_program(program.to_json(), tensors, options=options)
     fill_step(executable.arrays, selected=SELECTED)
@@ -55,11 +99,24 @@ def run(executor, program, tensors, options):
 
 def check(monkeypatch, executor, kind, sample, activations="float32", **given):
     program, tensors = node_program(kind.name, sample, **given)
+    output = computed(executor, program, tensors, activations)
+    compare(output, *expected(monkeypatch, program, tensors, kind, activations))
+
+
+def computed(executor, program, tensors, activations):
     options = {} if executor is reference else {"activations": activations}
-    output, _ = run(executor, program, tensors, options)
-    right, bound = expected(monkeypatch, program, tensors, kind, activations)
+    return run(executor, program, tensors, options)[0]
+
+
+def compare(output, right, bound):
     error = np.abs(output.astype(np.float64) - right)
     assert np.all(error <= bound), f"{(error / bound).max():.3g} times the bound"
+
+
+def rounded_to(executor, weight_type):
+    """Return what an executor may round activations to beside weights of a type."""
+    rounded = {"q": ["int8x2", "int8"], "b": ["bfloat16"]}.get(weight_type[0], [])
+    return ["float32", *(rounded if executor is not reference else [])]
 
 
 @pytest.mark.parametrize(("kind", "sample"), SAMPLES)
@@ -69,11 +126,24 @@ def test_float32(monkeypatch, executor, kind, sample):
 
 @pytest.mark.parametrize(("kind", "sample", "weight_type"), STORED)
 def test_stored_weights(monkeypatch, executor, kind, sample, weight_type):
-    rounded = []
-    if kind.name != "embed" and executor is not reference:
-        rounded = {"q": ["int8x2", "int8"], "b": ["bfloat16"]}.get(weight_type[0], [])
-    for activations in ("float32", *rounded):
+    for activations in rounded_to(executor, "f32" if kind.name == "embed" else weight_type):
         check(monkeypatch, executor, kind, sample, activations, weight_type=weight_type)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sample", "weight_type"),
+    [
+        pytest.param(kind, sample, weight_type, id=f"{kind}-{sample.name}-{weight_type}")
+        for kind, sample in TOGETHER
+        for weight_type in TYPES
+        if all(holds(weight_type, columns) for _, columns in sample.weights["weight"])
+    ],
+)
+def test_nodes_that_run_together(monkeypatch, executor, kind, sample, weight_type):
+    program, tensors = node_program(kind, sample, weight_type)
+    for activations in rounded_to(executor, weight_type):
+        output = computed(executor, program, tensors, activations)
+        compare(output, *expected_together(monkeypatch, program, tensors, activations))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +155,7 @@ def test_bfloat16_activations_are_for_bf16_weights_only(executor, weight_type, s
 
     def output(weight_type, activations):
         program, tensors = node_program("linear", KINDS["linear"].samples[0], weight_type)
-        return run(executor, program, tensors, {"activations": activations})[0]
+        return computed(executor, program, tensors, activations)
 
     assert np.array_equal(output(weight_type, "bfloat16"), output(weight_type, same))
     assert not np.array_equal(output("bf16", "bfloat16"), output("bf16", same))

@@ -40,31 +40,34 @@ def _program(weight_type):
         return builder.add(kind, inputs, weights, attributes, output=output or kind)
 
     add("embed", {"tokens": "tokens"}, [("weight", weight_type, 40, hidden)])
-    slots = [("norm", "f32", hidden), ("weight", weight_type, 32, hidden), ("bias", "f32", 32)]
-    add("rms_norm_linear", {"x": "embed"}, slots, eps=1e-5)
+    add("rms_norm", {"x": "embed"}, [("weight", "f32", hidden)], "normed", eps=1e-5)
+    slots = [("weight", weight_type, 32, hidden), ("bias", "f32", 32)]
+    add("linear", {"x": "normed"}, slots, "qkv")
     tables = [("cos", "f32", 24, 3), ("sin", "f32", 24, 3)]
     norms = [("q_norm", "f32", 8), ("k_norm", "f32", 8)]
     attention = {"num_heads": 2, "num_kv_heads": 1, "head_size": 8, "scale": 0.4, "eps": 1e-6}
     attention |= {"window": 7, "soft_cap": 9.0, "rotation": "interleaved"}
     cache = builder.cache("paged", Cache(1, 8, "float16", True))
-    inputs = {"qkv": "rms_norm_linear"}
+    inputs = {"qkv": "qkv"}
     add("attention", inputs, tables + norms, "heads", **attention, cache=cache)
     cache = builder.cache("contiguous", Cache(1, 8, "float32", False))
     attention |= {"window": 0, "rotation": "halves", "soft_cap": 0.0}
     add("attention", inputs, tables, "more heads", **attention, cache=cache)
     add("add", {"a": "heads", "b": "more heads"})
-    add("linear", {"x": "add", "residual": "embed"}, [("weight", "f32", hidden, 16)])
-    add("rms_norm", {"x": "linear"}, [("weight", "bf16", hidden)], eps=1e-5)
+    add("linear", {"x": "add"}, [("weight", "f32", hidden, 16)])
+    add("add", {"a": "linear", "b": "embed"}, output="attended")
+    add("rms_norm", {"x": "attended"}, [("weight", "bf16", hidden)], eps=1e-5)
     add(
         "layer_norm",
         {"x": "rms_norm"},
         [("weight", "f32", hidden), ("bias", "f16", hidden)],
         eps=0.0,
     )
-    inputs = {"x": "layer_norm", "residual": "linear"}
-    add("silu_mul_linear_with_residual", inputs, [("weight", "f32", hidden, hidden // 2)])
-    add("silu_mul", {"x": "silu_mul_linear_with_residual"})
-    add("gelu_mul", {"x": "linear"}, approximate="tanh")
+    add("silu_mul", {"x": "layer_norm"}, output="hidden")
+    add("linear", {"x": "hidden"}, [("weight", "f32", hidden, hidden // 2)], "down")
+    add("add", {"a": "down", "b": "attended"}, output="mlp")
+    add("silu_mul", {"x": "mlp"})
+    add("gelu_mul", {"x": "attended"}, approximate="tanh")
     add("select", {"x": "gelu_mul"})
     add("scale", {"x": "select"}, factor=-1.7)
     add("soft_cap", {"x": "scale"}, cap=3.0)
@@ -76,7 +79,27 @@ def _program(weight_type):
     return json.loads(builder.program(outputs).to_json())
 
 
+def _version_1(program):
+    """Return the program as version 1 had it, with one node in the place of several."""
+    nodes = {node["name"]: node for node in copy.deepcopy(program["nodes"])}
+    norm, hidden = nodes.pop("normed"), nodes.pop("hidden")
+    nodes["qkv"] |= {
+        "kind": "rms_norm_linear",
+        **{key: norm[key] for key in ("inputs", "attributes")},
+    }
+    nodes["qkv"]["weights"]["norm"] = norm["weights"]["weight"]
+    kinds = {"attended": "linear", "mlp": "silu_mul_linear_with_residual"}
+    for name, product, x in (("attended", "linear", "add"), ("mlp", "down", hidden["inputs"]["x"])):
+        inputs = {"x": x, "residual": nodes[name]["inputs"]["b"]}
+        weights = nodes.pop(product)["weights"]
+        nodes[name] |= {"kind": kinds[name], "inputs": inputs, "weights": weights}
+    inner = ("normed", "hidden", "down", "linear")
+    values = {name: each for name, each in program["values"].items() if name not in inner}
+    return program | {"version": 1, "nodes": list(nodes.values()), "values": values}
+
+
 PROGRAMS = [_program(name) for name in FORMATS]
+PROGRAMS += map(_version_1, PROGRAMS[:2])
 
 
 def try_input(data):

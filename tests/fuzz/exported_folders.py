@@ -108,8 +108,9 @@ def _export(folder):
         return builder.tensor(name, Tensor("f32", shape, {"attached": True}))
 
     builder.add("embed", {"tokens": "tokens"}, {"weight": weight("table", 24, 16)}, output="x")
-    slots = {"norm": weight("norm", 16), "weight": weight("qkv", 32, 16)}
-    builder.add("rms_norm_linear", {"x": "x"}, slots, {"eps": 1e-5}, output="qkv")
+    norm = {"weight": weight("norm", 16)}
+    builder.add("rms_norm", {"x": "x"}, norm, {"eps": 1e-5}, output="normed")
+    builder.add("linear", {"x": "normed"}, {"weight": weight("qkv", 32, 16)}, output="qkv")
     cache = builder.cache("cache", Cache(1, 8, "float16", True))
     attention = {"num_heads": 2, "num_kv_heads": 1, "head_size": 8, "scale": 0.4, "eps": 1e-6}
     attention |= {"window": 0, "soft_cap": 0.0, "rotation": "halves", "cache": cache}

@@ -3,6 +3,7 @@
 Tested by tests/decode/test_odd_arguments.py.
 """
 
+import math
 import operator
 from collections.abc import Iterable
 from numbers import Real
@@ -10,7 +11,7 @@ from typing import Any
 
 from tensor_ops.extension import did_you_mean
 
-__all__ = ["check_known", "check_progress", "check_seconds", "whole"]
+__all__ = ["check_known", "check_progress", "check_seconds", "is_number", "whole"]
 
 
 def check_known(function: str, given: Iterable[str], known: Iterable[str]) -> None:
@@ -33,6 +34,16 @@ def check_seconds(name: str, value: Any) -> None:
     """Raise a ValueError unless a value is a number of seconds."""
     if not isinstance(value, Real) or not float(value) >= 0:
         raise ValueError(f"{name} must be a number, 0 or larger, got {value!r:.80}")
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value is a finite number that float64 holds."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def whole(name: str, value: Any, least: int = 1, most: int | None = None) -> int:

@@ -7,6 +7,7 @@ import pytest
 from tensor_ops import PersistentKernel
 from tensor_ops.extension import load_backend
 from tensor_ops_decode import ArrayWeights
+from tensor_ops_decode.reference.executor import ReferenceExecutable
 
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
@@ -78,3 +79,25 @@ def test_a_kernel_runs_a_stand_in_unless_layers_are_added():
     other = PersistentKernel(backend="python")
     other.attach_input(np.ones(3, np.float32), name="norm")
     assert other.explain().model == "the layers described by hand"
+
+
+def test_a_compiled_kernel_says_which_nodes_run_together(monkeypatch):
+    phases = [[0], [1, 2], [3], [4, 5], [6, 7], [8, 9, 10], *([each] for each in range(11, 25))]
+    monkeypatch.setattr(ReferenceExecutable, "phases", phases, raising=False)
+    kernel = PersistentKernel(backend="python")
+    assert kernel.explain().together == {}
+    kernel.compile()
+    explanation = kernel.explain()
+    together = {"rms_norm+linear": 2, "linear+add": 1, "silu_mul+linear+add": 1}
+    assert explanation.together == explanation.as_dict()["together"] == together
+    listed = "rms_norm+linear 2, linear+add 1, silu_mul+linear+add 1"
+    assert f"\n  runs together: {listed}\n" in str(explanation)
+    assert kernel.profile().phases == phases
+
+
+def test_an_executor_without_phases_runs_each_node_by_itself():
+    with PersistentKernel(backend="python") as kernel:
+        kernel.compile()
+        assert kernel.explain().together == {}
+        assert "runs together" not in str(kernel.explain())
+        assert kernel.profile().phases == [[index] for index in range(len(kernel.program.nodes))]

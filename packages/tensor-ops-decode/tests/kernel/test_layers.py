@@ -222,17 +222,15 @@ def test_a_layer_of_several_nodes_that_does_not_fit_leaves_none_of_them():
 
 def test_values_within_a_layer_leave_all_names_to_the_caller():
     kernel = Kernel()
-    x, square = kernel.embedded(), kernel.weight("square", HIDDEN, HIDDEN)
+    x, layer = kernel.embedded(), kernel.linear_with_residual_layer
+    square = kernel.weight("square", HIDDEN, HIDDEN)
     before, y = kernel.value("z.product", HIDDEN), kernel.value("y", HIDDEN)
-    layer = kernel.linear_with_residual_layer
     layer(input=x, weight=square, residual=x, output=y)
     later = kernel.weight("y.product", HIDDEN, HIDDEN)
     layer(input=y, weight=later, residual=x, output=before)
-    z = layer(input=before, weight=square, residual=y, output=kernel.value("z", HIDDEN))
-    kernel.finish(z)
-    assert [node.name for node in kernel.program.nodes][1:7] == [
-        *("y.product'", "y", "z.product.product", "z.product", "z.product'", "z"),
-    ]
+    kernel.finish(layer(input=before, weight=square, residual=y, output=kernel.value("z", HIDDEN)))
+    expected = ["y.product'", "y", "z.product.product", "z.product", "z.product'", "z"]
+    assert [node.name for node in kernel.program.nodes][1:7] == expected
 
 
 def test_attention_that_does_not_fit_can_be_added_again():

@@ -29,12 +29,12 @@ def program():
     return builder.program(["logits", "next"])
 
 
-def step(work, *, wait=0.0, between=0.0, tokens=1, context=1):
+def step(work, *, wait=0.0, between=0.0, tokens=1, context=1, phases=([0], [1], [2], [3])):
     """A step of two threads that work so long on the nodes; the second one waits at the end."""
     waits = np.zeros((2, 4))
     waits[0, 3] = wait
     seconds = sum(work) + wait
-    profile = StepProfile({}, seconds, np.array([work, work]), waits)
+    profile = StepProfile({}, seconds, np.array([work, work]), waits, phases)
     return ProfiledStep(tokens, context, seconds + between, profile)
 
 
@@ -69,6 +69,13 @@ def test_steps_are_divided_among_their_tokens_and_nodes_are_added_by_kind(progra
         ("argmax", 1, 0.0),
     ]
     assert [each.bytes for each in stage.kinds[:2]] == [2 * 10_000 * ROW / 8, 2 * ROW / 8]
+
+
+def test_nodes_that_run_together_are_one(program):
+    of_steps = [step([1.0, 0, 6.0, 0], phases=([0], (1, 2), [3]))]
+    stage = Stage.of(program, of_steps, 3.0, 1e9)
+    assert [each[:3] for each in stage.kinds[:2]] == [("select+linear", 1, 6.0), ("embed", 1, 1.0)]
+    assert [each.bytes for each in stage.kinds] == [10_000 * ROW, ROW, 0]
 
 
 @pytest.fixture(scope="module")

@@ -52,6 +52,9 @@ class KernelExplanation(NamedTuple):
     shares : RankShares or None
         What each rank reads, where several share the model; None where one has it, where the
         layers are those of one rank, and while the program is not known.
+    together : mapping of str to int
+        How often the executor runs nodes of these kinds together, such as ``"rms_norm+linear"``;
+        empty before the kernel is compiled.
     """
 
     backend: str
@@ -69,6 +72,7 @@ class KernelExplanation(NamedTuple):
     reads: StepReads | None
     note: str | None
     shares: RankShares | None
+    together: Mapping[str, int]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the same facts as plain values."""
@@ -77,6 +81,7 @@ class KernelExplanation(NamedTuple):
             "limits": by_argument(self.limits),
             "options": dict(self.options),
             "memory": dict(self.memory),
+            "together": dict(self.together),
             "reads": None if self.reads is None else self.reads.as_dict(),
             "shares": None if self.shares is None else self.shares.as_dict(),
         }
@@ -101,6 +106,8 @@ class KernelExplanation(NamedTuple):
             lines.append(f"  memory: {', '.join(sizes)}")
         if self.packed_file is not None:
             lines.append(f"  packed weights: {self.packed_file}")
+        if self.together:
+            lines.append(f"  runs together: {_listed(self.together)}")
         if self.reads is not None:
             lines.append(f"  a step of one token reads {self.reads}")
         if self.shares is not None:

@@ -28,6 +28,7 @@ from tensor_ops_decode.kernel.rank_facts import facts_of_ranks
 from tensor_ops_decode.kernel.session import Session
 from tensor_ops_decode.kernel.stand_in import name_of_layers
 from tensor_ops_decode.program import Program
+from tensor_ops_decode.program.phases import kinds_together
 from tensor_ops_decode.program.step_reads import StepReads
 from tensor_ops_decode.ranks.choice import chosen_ranks
 from tensor_ops_decode.ranks.communicator import Facts
@@ -352,6 +353,7 @@ class PersistentKernel:
             None if program is None else StepReads.of(program),
             getattr(executor.module, "PROGRAM_NOTE", None),
             None if model is None else model.planned.shares,
+            {} if program is None else kinds_together(program, executable),
         )
 
     close = forward("_session", Session.close)

@@ -4,16 +4,15 @@ Each file of ``tensor_ops_decode/nodes`` declares one kind; `tensor_ops_decode.n
 """
 
 import itertools
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from tensor_ops_decode.arguments import is_number
 from tensor_ops_decode.errors import ProgramError
-from tensor_ops_decode.kinds.sizes import POSITIONS, Relation, letters_in, new_letter
+from tensor_ops_decode.kinds.sizes import MOST_SIZE, POSITIONS, Relation, letters_in, new_letter
 
 __all__ = [
-    "MOST_SIZE",
     "Array",
     "Attribute",
     "Call",
@@ -27,24 +26,10 @@ __all__ = [
     "Sample",
     "StatePerRequest",
     "Weight",
-    "is_number",
 ]
-
-#: The largest size, and the largest integer of a node: tokens, rows and columns are int32.
-MOST_SIZE = 2**31 - 1
 
 #: An ndarray. NumPy's own types leave so much open that they say no more than this.
 Array: TypeAlias = Any
-
-
-def is_number(value: object) -> bool:
-    """Return whether a value is a finite number that float64 holds."""
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:
-        return False
 
 
 @dataclass(frozen=True)

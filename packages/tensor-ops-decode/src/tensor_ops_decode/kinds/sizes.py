@@ -13,8 +13,10 @@ from typing import Literal
 
 from tensor_ops_decode.errors import ProgramError
 
-__all__ = ["POSITIONS", "Letters", "Relation", "letters_in", "new_letter"]
+__all__ = ["MOST_SIZE", "POSITIONS", "Letters", "Relation", "letters_in", "new_letter"]
 
+#: The largest size, and the largest integer of a node: tokens, rows and columns are int32.
+MOST_SIZE = 2**31 - 1
 #: The letter that stands for the positions of the longest sequence in every node.
 POSITIONS = "P"
 _POSITIONS_IN_WORDS = "limits.max_seq_length"

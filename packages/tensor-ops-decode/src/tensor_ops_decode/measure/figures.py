@@ -9,20 +9,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tensor_ops_decode.measure.benchmark import ProfiledStep, Samples
-from tensor_ops_decode.program import Program
+from tensor_ops_decode.program import Node, Program
+from tensor_ops_decode.program.phases import kinds_of_phase
 from tensor_ops_decode.program.step_reads import cache_bytes_read, weight_bytes_read
 
 __all__ = ["DecodeFigures", "KindTime", "Stage", "node_times"]
 
 
 class KindTime(NamedTuple):
-    """What the nodes of one kind take of a token.
+    """What the nodes of one kind, or of kinds that run together, take of a token.
 
     Attributes
     ----------
     kind : str
+        Such as ``"rms_norm+linear"`` of kinds that run together.
     nodes : int
-        How many there are.
+        How many there are; those that run together are one.
     seconds : float
         The mean of the threads, without waiting.
     bytes : float
@@ -79,13 +81,17 @@ class Stage(NamedTuple):
         """
         tokens = sum(step.tokens for step in steps)
         kinds: dict[str, KindTime] = {}
-        for index, node in enumerate(program.nodes):
-            seconds = sum(step.profile.work[:, index].mean() for step in steps) / tokens
-            weights = len(steps) * sum(weight_bytes_read(program, node).values())
-            caches = sum(cache_bytes_read(program, node, step.context) for step in steps)
-            before = kinds.get(node.kind, KindTime(node.kind, 0, 0.0, 0.0))
-            kinds[node.kind] = KindTime(
-                node.kind,
+        for phase in steps[0].profile.phases:
+            kind, nodes = kinds_of_phase(program, phase), [program.nodes[each] for each in phase]
+            of_steps = [step.profile.work[:, [*phase]].sum(axis=1).mean() for step in steps]
+            seconds = sum(of_steps) / tokens
+            weights = len(steps) * sum(_weights(program, node) for node in nodes)
+            caches = sum(
+                cache_bytes_read(program, node, step.context) for node in nodes for step in steps
+            )
+            before = kinds.get(kind, KindTime(kind, 0, 0.0, 0.0))
+            kinds[kind] = KindTime(
+                kind,
                 before.nodes + 1,
                 before.seconds + float(seconds),
                 before.bytes + (weights + caches) / tokens,
@@ -147,7 +153,7 @@ class DecodeFigures(NamedTuple):
     def of(program: Program, samples: Samples) -> DecodeFigures:
         """Return the figures of samples, which have a round at least."""
         nodes = program.nodes
-        weights = sum(sum(weight_bytes_read(program, node).values()) for node in nodes)
+        weights = sum(_weights(program, node) for node in nodes)
         context = (samples.prompt[-1].context + samples.decode[-1].context) // 2
         caches = sum(cache_bytes_read(program, node, context) for node in nodes)
         rounds = samples.rounds
@@ -187,3 +193,8 @@ def node_times(program: Program, steps: Sequence[ProfiledStep]) -> list[dict[str
         {"name": node.name, "kind": node.kind, "work": float(work[i]), "wait": float(wait[i])}
         for i, node in enumerate(program.nodes)
     ]
+
+
+def _weights(program: Program, node: Node) -> int:
+    """Return the bytes of weights that a token reads in a node."""
+    return sum(weight_bytes_read(program, node).values())

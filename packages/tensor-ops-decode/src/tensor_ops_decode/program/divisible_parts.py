@@ -82,7 +82,7 @@ class _Graph:
         """Return the logits that a product makes; None if it makes other values."""
         if not self.is_divisible(node):
             return None
-        nodes = (node,)
+        nodes: tuple[Node, ...] = (node,)
         while (reader := self.reader(nodes[-1])) and _is_plain(reader, "elementwise"):
             nodes = (*nodes, reader)
         value = _output(nodes[-1])

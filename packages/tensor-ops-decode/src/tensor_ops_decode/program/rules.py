@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from tensor_ops_decode.arguments import is_number
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.kinds.cache_types import CACHE_DTYPES
-from tensor_ops_decode.kinds.kind import MOST_SIZE, is_number
+from tensor_ops_decode.kinds.sizes import MOST_SIZE
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program.node_rules import TOKENS, Given, Known, outputs_of
 from tensor_ops_decode.program.records import STEP_ARRAYS, Cache, Limits, Node, Parts, State, Tensor

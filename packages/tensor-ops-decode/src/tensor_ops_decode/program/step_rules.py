@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from tensor_ops_decode.kinds.kind import MOST_SIZE, Array
+from tensor_ops_decode.kinds.kind import Array
+from tensor_ops_decode.kinds.sizes import MOST_SIZE
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program.node_rules import TOKENS, Known, bound_of
 from tensor_ops_decode.program.node_slots import drawn_from

@@ -9,6 +9,7 @@ import numpy as np
 
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program import Program, State
+from tensor_ops_decode.program.phases import phases_of
 from tensor_ops_decode.ranks.communicator import ONE_RANK, Communicator
 from tensor_ops_decode.serving.kv_cache import Beginning, PageTable
 from tensor_ops_decode.serving.logits import logits_error, token_logprob
@@ -238,7 +239,10 @@ class Requests:
         """Run one step, and return how long each node took too."""
         step = self._begin(1, 0.0)
         times = self._executable.profile(*step.counts)
-        return StepProfile(last_of_each(self._end(step, self._chosen(step))), **times)
+        phases = phases_of(self._executable, times["work"].shape[1])
+        return StepProfile(
+            last_of_each(self._end(step, self._chosen(step))), **times, phases=phases
+        )
 
     def _begin(self, most_steps: int, max_seconds: float) -> _Step:
         """Write the next step into the arrays."""

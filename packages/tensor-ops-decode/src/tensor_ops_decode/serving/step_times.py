@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from tensor_ops_decode.kinds.kind import Array
+from tensor_ops_decode.program.phases import Phases
 
 __all__ = ["StepProfile", "StepTimes"]
 
@@ -21,13 +22,17 @@ class StepProfile(NamedTuple):
         The time of the step in the executor, without Python's.
     work, wait : ndarray
         Seconds, shape ``(workers, nodes)`` of the workers that took part, in the order of the
-        program's nodes: in a node, and before and within it.
+        program's nodes: in a node, and before and within it. Nodes that run together have all of
+        their time in one of them.
+    phases : sequence of sequence of int
+        The numbers of the nodes that run together.
     """
 
     tokens: dict[int, int]
     seconds: float
     work: Array
     wait: Array
+    phases: Phases
 
 
 class StepTimes:
