@@ -7,6 +7,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from operator import setitem
 from typing import TYPE_CHECKING, Any
@@ -18,12 +19,8 @@ from tensor_ops_decode.generation.answer import Answer, errors_of_prompt
 from tensor_ops_decode.generation.chat_model import ChatModel
 from tensor_ops_decode.generation.stop_strings import StopStrings
 from tensor_ops_decode.kernel.persistent_kernel import PersistentKernel
-from tensor_ops_decode.models import decoder_of
-from tensor_ops_decode.models.generation_settings import (
-    end_tokens_of,
-    generation_defaults,
-    problem_with_end_tokens,
-)
+from tensor_ops_decode.models.generation_settings import generation_defaults
+from tensor_ops_decode.models.open_model import OpenModel
 from tensor_ops_decode.text.arguments import Prompt, checked_prompt, checked_stops, listed_prompts
 from tensor_ops_decode.weights import FileFormatError, Weights, open_weights
 
@@ -93,13 +90,12 @@ def describe(path: str | os.PathLike[str], backend: str | None = None, **options
     """Open a model as `load` does, without packing its weights: it cannot answer yet."""
     from tensor_ops_decode.text import open_tokenizer  # few programs that use a kernel need it
 
-    weights = open_weights(path)
-    tokenizer = open_tokenizer(weights)
-    problem = None if "eos_token_id" in options else problem_with_end_tokens(weights)
-    found, end = tokenizer.end_tokens | end_tokens_of(weights), decoder_of(weights).vocabulary
-    options.setdefault("eos_token_id", sorted(token for token in found if token < end))
-    kernel = PersistentKernel(backend=backend, model=weights, **options)
-    return Model(kernel, tokenizer, weights, problem)
+    opened = OpenModel.of(open_weights(path))
+    tokenizer = open_tokenizer(opened.weights)
+    problem = opened.problem if options.get("eos_token_id") is None else None
+    model: Any = replace(opened.with_end_tokens(tokenizer.end_tokens), problem=None)
+    kernel = PersistentKernel(backend=backend, model=model, **options)
+    return Model(kernel, tokenizer, opened.weights, problem)
 
 
 class Model(ChatModel):

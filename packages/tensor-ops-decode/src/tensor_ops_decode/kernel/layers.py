@@ -9,6 +9,7 @@ from numpy.typing import DTypeLike
 from tensor_ops_decode.arguments import check_known
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.executors.sources import attached_array
+from tensor_ops_decode.kernel.forwarding import named_as_kernel
 from tensor_ops_decode.kernel.tensors import (
     KernelTensor,
     KernelTensors,
@@ -29,6 +30,7 @@ from tensor_ops_decode.weights.arrays import FLOAT_TYPES
 __all__ = ["KernelTensor", "Layers"]
 
 
+@named_as_kernel
 class Layers:
     """Describes a model layer by layer.
 
