@@ -7,7 +7,6 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from operator import setitem
 from typing import TYPE_CHECKING, Any
@@ -19,8 +18,10 @@ from tensor_ops_decode.generation.answer import Answer, errors_of_prompt
 from tensor_ops_decode.generation.chat_model import ChatModel
 from tensor_ops_decode.generation.stop_strings import StopStrings
 from tensor_ops_decode.kernel.persistent_kernel import PersistentKernel
-from tensor_ops_decode.models.generation_settings import generation_defaults
-from tensor_ops_decode.models.open_model import OpenModel
+from tensor_ops_decode.models.generation_settings import (
+    generation_defaults,
+    problem_with_end_tokens,
+)
 from tensor_ops_decode.text.arguments import Prompt, checked_prompt, checked_stops, listed_prompts
 from tensor_ops_decode.weights import FileFormatError, Weights, open_weights
 
@@ -90,12 +91,13 @@ def describe(path: str | os.PathLike[str], backend: str | None = None, **options
     """Open a model as `load` does, without packing its weights: it cannot answer yet."""
     from tensor_ops_decode.text import open_tokenizer  # few programs that use a kernel need it
 
-    opened = OpenModel.of(open_weights(path))
-    tokenizer = open_tokenizer(opened.weights)
-    problem = opened.problem if options.get("eos_token_id") is None else None
-    model: Any = replace(opened.with_end_tokens(tokenizer.end_tokens), problem=None)
-    kernel = PersistentKernel(backend=backend, model=model, **options)
-    return Model(kernel, tokenizer, opened.weights, problem)
+    weights = open_weights(path)
+    tokenizer = open_tokenizer(weights)
+    weights.end_tokens = tokenizer.end_tokens
+    problem = problem_with_end_tokens(weights) if options.get("eos_token_id") is None else None
+    return Model(
+        PersistentKernel(backend=backend, model=weights, **options), tokenizer, weights, problem
+    )
 
 
 class Model(ChatModel):

@@ -8,8 +8,8 @@ from typing import Any
 from tensor_ops_decode.arguments import check_known, whole
 from tensor_ops_decode.executors.options import refused_options
 from tensor_ops_decode.kinds.cache_types import CACHE_DTYPES
-from tensor_ops_decode.models.open_model import OpenModel
 from tensor_ops_decode.program import Limits
+from tensor_ops_decode.weights import Weights
 from tensor_ops_decode.weights.transforms import QUANTIZED_TYPES
 
 __all__ = ["DEFAULT_SEQ_LENGTH", "KernelSettings", "by_argument", "check_end_tokens", "check_names"]
@@ -50,7 +50,6 @@ class KernelSettings:
 
     Attributes
     ----------
-    model : path-like, Weights, OpenModel or None
     limits : Limits
         Of a program for sequences of `max_seq_length`, or else of the default length.
     end_tokens : frozenset of int or None
@@ -58,7 +57,7 @@ class KernelSettings:
     """
 
     mode: str
-    model: Any
+    model: str | os.PathLike[str] | Weights | None
     num_workers: int | None
     max_seq_length: int | None
     max_num_batched_requests: int
@@ -99,9 +98,7 @@ class KernelSettings:
                 value = getattr(self, name)
                 if value is not None and not (isinstance(value, int) and value == 0):
                     raise ValueError(f"{name} needs model=; leave it out for layers by hand")
-        elif not isinstance(model, (str, os.PathLike, OpenModel)) and not hasattr(
-            model, "metadata"
-        ):
+        elif not isinstance(model, (str, os.PathLike)) and not hasattr(model, "metadata"):
             raise TypeError(
                 f"model must be a path, or what open_weights() has returned, got {model!r:.80}"
             )
@@ -147,7 +144,7 @@ class KernelSettings:
         """What the ranks of the model in one process find each other by."""
         if self.model is None:
             return "layers"
-        model = self.model.weights if isinstance(self.model, OpenModel) else self.model
+        model = self.model
         return os.fspath(model if isinstance(model, (str, os.PathLike)) else model.path)
 
     @property

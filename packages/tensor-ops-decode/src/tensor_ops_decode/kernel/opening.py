@@ -1,23 +1,29 @@
 """What a kernel runs: the model of a file, or the layers that were described, as one value."""
 
 import functools
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from tensor_ops import BackendError
 from tensor_ops_decode.executors.choice import Executor, ExecutorChoice
 from tensor_ops_decode.executors.memory_plan import PlannedProgram
-from tensor_ops_decode.executors.packed_file import cache_folder
+from tensor_ops_decode.executors.packed_file import PACKED, PackedFile, cache_folder
+from tensor_ops_decode.executors.sources import TensorArrays
 from tensor_ops_decode.kernel import stand_in
 from tensor_ops_decode.kernel.arguments import DEFAULT_SEQ_LENGTH, KernelSettings, check_end_tokens
 from tensor_ops_decode.kernel.export import ModelFacts
 from tensor_ops_decode.kernel.layers import Layers
+from tensor_ops_decode.kinds.kind import Array
+from tensor_ops_decode.models import decoder_of
 from tensor_ops_decode.models.decoder import program_of
-from tensor_ops_decode.models.open_model import OpenModel
+from tensor_ops_decode.models.generation_settings import end_tokens_of, problem_with_end_tokens
 from tensor_ops_decode.program import Limits, Program
 from tensor_ops_decode.program.quantized import quantized_program, warn_if_nothing_is_quantized
 from tensor_ops_decode.ranks.communicator import Communicator
-from tensor_ops_decode.weights import FileFormatError, Weights
+from tensor_ops_decode.weights import FileFormatError, Weights, open_weights
 
 __all__ = ["KernelModel", "described_model", "open_model"]
 
@@ -59,24 +65,84 @@ class KernelModel:
     weights: Weights | None = None
     cache: Path | None = None
 
+    def compiled(
+        self, attached: Mapping[str, Array], progress: Callable[[int, int], None] | None
+    ) -> tuple[Any, str | None]:
+        """Return the executable, and in words what was done about a file of packed weights.
+
+        Without `progress` and `cache`, the weights of files are packed while the first steps run,
+        where the backend can.
+
+        Raises
+        ------
+        MemoryError
+            If there is too little memory.
+        ValueError
+            If weights are to be kept by a backend that does not pack them.
+        ConfigError
+            If others can write the file in which they were kept.
+        """
+        planned, weights, workers = self.planned, self.weights, self.planned.num_workers
+        planned.require_memory(self.options)
+        program, module = planned.program, planned.executor.module
+        packs = hasattr(module, "packed_layout")
+        among = {"ranks": planned.ranks} if planned.ranks.world_size > 1 else {}
+
+        def made(arrays: TensorArrays, **packed: Any) -> Any:
+            given = {"num_workers": workers, "options": self.options, "progress": progress}
+            try:
+                return module.compile_program(planned.text, arrays, **given, **among, **packed)
+            except RuntimeError as error:
+                if type(error) is not RuntimeError:
+                    raise
+                # Of native code, where the system does not give what was asked for.
+                raise BackendError(str(error)) from error
+
+        arrays_of = functools.partial(TensorArrays, program, attached, weights)
+        if self.cache is None or weights is None:
+            # Arrays of the caller may change once this has returned; a model's files may not.
+            is_file = weights is not None and weights.files
+            in_steps = {"packs_in_steps": True} if is_file and packs and progress is None else {}
+            return made(arrays_of(), **in_steps), None
+        if not packs:
+            raise ValueError(
+                f"the backend {planned.executor.backend!r} does not pack weights; leave cache= "
+                "out, or choose another backend"
+            )
+        checksum = functools.partial(module.packed_checksum, num_workers=workers)
+        layout = module.packed_layout(planned.text)
+        file = PackedFile(self.cache, weights, program, layout, checksum)
+        if (found := file.open()) is not None:
+            packed = found.pop(PACKED)
+            return made(arrays_of(found), packed=packed), f"mapped from {file.path}"
+        arrays = arrays_of()
+        executable = made(arrays)
+        problem = file.write(executable, arrays)
+        return executable, problem or f"written to {file.path}"
+
 
 def open_model(
-    settings: KernelSettings, choice: ExecutorChoice, ranks: Communicator
+    model: str | os.PathLike[str] | Weights,
+    settings: KernelSettings,
+    choice: ExecutorChoice,
+    ranks: Communicator,
 ) -> KernelModel:
-    """Open the model of the settings, with a program for sequences as long as memory has room for.
+    """Open a model, with a program for sequences as long as memory has room for.
 
     All `ranks` have the same limits, for which there is room on each.
     """
-    opened = OpenModel.of(settings.model)
-    weights, decoder = opened.weights, opened.decoder
+    weights = open_weights(model) if isinstance(model, (str, os.PathLike)) else model
     if settings.cache and not weights.files:
         raise ValueError(
             "cache keeps the packed weights of files; leave it out beside ArrayWeights"
         )
-    cache = cache_folder(settings.cache, weights.path)
-    if settings.end_tokens is None and opened.problem:
-        raise FileFormatError(opened.problem)
-    end_tokens = opened.end_tokens if settings.end_tokens is None else settings.end_tokens
+    cache, decoder = cache_folder(settings.cache, weights.path), decoder_of(weights)
+    end_tokens = settings.end_tokens
+    if end_tokens is None:  # those that the model can choose
+        if weights.end_tokens is None and (problem := problem_with_end_tokens(weights)):
+            raise FileFormatError(problem)
+        found = end_tokens_of(weights) | (weights.end_tokens or set())
+        end_tokens = frozenset(token for token in found if token < decoder.vocabulary)
     check_end_tokens(end_tokens, decoder.vocabulary)
     quantize = settings.quantize, settings.quantize_head
 
@@ -102,11 +168,13 @@ def open_model(
     made = planned(replace(settings.limits_for(length), num_pages=num_pages), ranks.rank)
     warn_if_nothing_is_quantized(made.program, *quantize)
     made.require_memory()
+    metadata = weights.metadata
+    start = metadata.get("tokenizer.ggml.bos_token_id", metadata.get("bos_token_id"))
     facts = ModelFacts(
         name=Path(weights.path).name,
         logits="logits",
         tokens="next",
-        start_token=opened.start_token,
+        start_token=start if type(start) is int and 0 <= start < decoder.vocabulary else 0,
         end_tokens=end_tokens,
         activations=settings.activations,
     )

@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 from tensor_ops_decode.arguments import check_progress
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.executors.choice import ExecutorChoice
-from tensor_ops_decode.executors.compilation import compile_program
 from tensor_ops_decode.executors.sources import TensorArrays
 from tensor_ops_decode.kernel.arguments import KernelSettings, check_names
 from tensor_ops_decode.kernel.explanation import KernelExplanation, rounded_options
@@ -178,7 +177,7 @@ class PersistentKernel(Session):
         if model is None:
             self._executor = self._choice.executor()
         else:
-            self._model = open_model(settings, self._choice, ranks)
+            self._model = open_model(model, settings, self._choice, ranks)
             self._executor = self._model.planned.executor
         self._packed_file: str | None = None
         kernel: Any = weakref.proxy(self)  # so that the layers do not keep the kernel in memory
@@ -228,16 +227,8 @@ class PersistentKernel(Session):
 
     def _compiled(self, progress: Callable[[int, int], None] | None) -> Any:
         """Return the executable of this rank."""
-        model = self._known_model()
-        model.planned.require_memory(model.options)
-        executable, self._packed_file = compile_program(
-            model.planned,
-            self._layers.attached,
-            model.weights,
-            model.cache,
-            options=model.options,
-            progress=progress,
-        )
+        model, attached = self._known_model(), self._layers.attached
+        executable, self._packed_file = model.compiled(attached, progress)
         return executable
 
     def export(
