@@ -4,7 +4,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,7 +20,7 @@ from tensor_ops_decode.kernel.forwarding import named_as_kernel
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.ranks.communicator import Communicator
-from tensor_ops_decode.serving.request import checked_request, checked_tokens
+from tensor_ops_decode.serving.request import Request, checked_request, checked_tokens
 from tensor_ops_decode.serving.requests import Requests, last_of_each
 from tensor_ops_decode.serving.sampling import Sampling
 from tensor_ops_decode.serving.step_times import StepProfile
@@ -146,10 +146,8 @@ class Session:
             settings of sampling, which are about tokens that the kernel chooses.
         """
         with self._in_use() as requests:
-            count = _likeliest(logprobs, choose, sampling)
-            prompt, how = checked_request(self._program, tokens, max_new_tokens, sampling)
-            ends = self._ends(end_tokens, ignore_eos)
-            return requests.add(prompt, ends, max_new_tokens, how, count, choose, announce)
+            given = max_new_tokens, ignore_eos, end_tokens, logprobs, choose
+            return requests.add(self._request(tokens, *given, sampling), announce)
 
     def check_request(
         self,
@@ -166,9 +164,8 @@ class Session:
     ) -> None:
         """Raise the error that `add_request` would, unless it is that no more may be added now."""
         with self._in_use():
-            _likeliest(logprobs, choose, sampling)
-            checked_request(self._program, tokens, max_new_tokens, sampling)
-            self._ends(end_tokens, ignore_eos)
+            given = max_new_tokens, ignore_eos, end_tokens, logprobs, choose
+            self._request(tokens, *given, sampling)
 
     def extend(self, request: int, tokens: Sequence[int]) -> None:
         """Give a request of ``choose=False`` its next tokens, for which it waits.
@@ -421,12 +418,30 @@ class Session:
             bandwidth: float = self._executable.read_bandwidth()
             return bandwidth
 
-    def _ends(self, given: Sequence[int] | None, ignore_eos: bool) -> frozenset[int]:
-        """Return the tokens that end a request."""
-        if given is None:
-            return frozenset() if ignore_eos else self._facts.end_tokens
-        tokens = checked_tokens(self._program, given, "end_tokens") if np.size(given) else ()
-        return frozenset() if ignore_eos else frozenset(tokens)
+    def _request(
+        self,
+        tokens: Sequence[int],
+        max_new_tokens: int | None,
+        ignore_eos: bool,
+        end_tokens: Sequence[int] | None,
+        logprobs: int | None,
+        choose: bool,
+        sampling: Mapping[str, Any],
+    ) -> Request:
+        """Return a request that can be added, or raise an error."""
+        if not choose and (logprobs is not None or sampling):
+            names = ", ".join(["logprobs"] * (logprobs is not None) + [*sampling])
+            raise ValueError(
+                f"with choose=False the caller chooses the tokens, by logits(); leave out {names}"
+            )
+        count = None if logprobs is None else whole("logprobs", logprobs, 0)
+        prompt, how = checked_request(self._program, tokens, max_new_tokens, sampling)
+        ends: Iterable[int] = self._facts.end_tokens
+        if end_tokens is not None:
+            has_any = np.size(end_tokens)
+            ends = checked_tokens(self._program, end_tokens, "end_tokens") if has_any else ()
+        ends = frozenset(() if ignore_eos else ends)
+        return Request(prompt, ends, max_new_tokens, how, count, choose)
 
     def _require(self, method: str) -> None:
         """Raise a BackendError unless the executable has an optional method."""
@@ -463,7 +478,7 @@ class Session:
         """Hold the lock and give the requests, with the default one if none was added."""
         with self._in_use() as requests:
             if not requests.were_added:
-                requests.add([self._facts.start_token], frozenset(), None, Sampling())
+                requests.add(Request([self._facts.start_token], frozenset(), None, Sampling()))
             yield requests
 
     def _check_open(self) -> None:
@@ -474,13 +489,3 @@ class Session:
             )
         if self._is_closed:
             raise ValueError("the kernel is closed; make a new one")
-
-
-def _likeliest(logprobs: int | None, choose: bool, sampling: Mapping[str, Any]) -> int | None:
-    """Return how many of the likeliest tokens a request notes, if its arguments agree."""
-    if not choose and (logprobs is not None or sampling):
-        names = ", ".join(["logprobs"] * (logprobs is not None) + [*sampling])
-        raise ValueError(
-            f"with choose=False the caller chooses the tokens, by logits(); leave out {names}"
-        )
-    return None if logprobs is None else whole("logprobs", logprobs, 0)

@@ -15,7 +15,7 @@ from tensor_ops_decode.serving.logits import logits_error, token_logprob
 from tensor_ops_decode.serving.prompt_lookup import accepted
 from tensor_ops_decode.serving.request import Request, StepPart, described
 from tensor_ops_decode.serving.room import check_room
-from tensor_ops_decode.serving.sampling import Sampling, note_token, write_sampling
+from tensor_ops_decode.serving.sampling import note_token, write_sampling
 from tensor_ops_decode.serving.step_times import StepProfile, StepTimes
 
 __all__ = ["Requests", "last_of_each"]
@@ -114,41 +114,22 @@ class Requests:
         pages = self._pages.num_missing(lengths) + self._pages.pages_for(length)
         return len(lengths) < limits.max_requests and pages <= self._pages.num_free
 
-    def add(
-        self,
-        prompt: list[int],
-        end_tokens: frozenset[int],
-        max_new_tokens: int | None,
-        sampling: Sampling,
-        num_likeliest: int | None = None,
-        chooses: bool = True,
-        announce: Callable[[int], object] | None = None,
-    ) -> int:
-        """Add a request with a prompt that `checked_request` has returned; return its number."""
+    def add(self, request: Request, announce: Callable[[int], object] | None = None) -> int:
+        """Add a request, whose prompt `checked_request` has returned; return its number."""
         if len(self.active) == self._limits.max_requests:
             raise ValueError(
                 f"{len(self._active)} requests are active, which is max_num_batched_requests; "
                 "call the kernel until one ends, or remove() one"
             )
-        number, length = next(self._numbers), len(prompt)
+        request.number = next(self._numbers)
         if announce is not None:
-            announce(number)
-        used = {request.slot for request in self._active.values()}
-        slot = min(set(range(self._limits.max_requests)) - used)
-        write_sampling(self._arrays, slot, sampling, prompt)
+            announce(request.number)
+        used = {each.slot for each in self._active.values()}
+        request.slot = min(set(range(self._limits.max_requests)) - used)
+        write_sampling(self._arrays, request.slot, request.sampling, request.tokens)
         self.were_added = True
-        self._active[number] = Request(
-            number,
-            slot,
-            prompt,
-            length,
-            end_tokens,
-            max_new_tokens,
-            sampling,
-            num_likeliest,
-            chooses,
-        )
-        return number
+        self._active[request.number] = request
+        return request.number
 
     def find(self, number: int) -> Request:
         """Return a request, active or ended."""
