@@ -1,14 +1,15 @@
 """The arguments of a kernel: their checks, and what to use instead of arguments of Mirage."""
 
+import functools
 import os
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tensor_ops_decode.arguments import check_known, whole
-from tensor_ops_decode.executors.options import refused_options
 from tensor_ops_decode.kinds.cache_types import CACHE_DTYPES
-from tensor_ops_decode.program import Limits
+from tensor_ops_decode.program import Limits, Tensor
+from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.weights import Weights
 from tensor_ops_decode.weights.transforms import QUANTIZED_TYPES
 
@@ -29,7 +30,6 @@ _REPLACED = {
     "trace_name": "profile() runs a step and says how long each node took",
     "spec_decode_config": "num_speculative_tokens has the model check guesses from the prompt",
 }
-_CUTLASS = "use_cutlass_kernel chooses between kernels of the backend 'cuda'; leave it out"
 _MODES = {
     "offline": "add_request() every prompt and call the kernel until the requests have ended",
     "online": "add_request() between calls, whenever a request arrives",
@@ -163,15 +163,36 @@ class KernelSettings:
         """What decides on what activations are rounded to, unless a model does."""
         return "the default" if self.activations is None else "activations="
 
-    def refusal(self, backend: str) -> str | None:
-        """Return why the kernel cannot use a backend of this name, None if it can."""
-        return None if self.use_cutlass_kernel is None or backend == "cuda" else _CUTLASS
-
-    def refused_by(self, module: Any) -> str | None:
-        """Return why an executor, which a module makes, does not take the settings."""
+    def refusal(self, backend: str, module: Any, with_options: bool) -> str | None:
+        """Return why the kernel cannot use a backend, None if it can; see `ExecutorChoice`."""
+        if self.use_cutlass_kernel is not None and backend != "cuda":
+            return "use_cutlass_kernel chooses between kernels of the backend 'cuda'; leave it out"
+        if not with_options:
+            return None
         if self.cache and not hasattr(module, "packed_layout"):
             return "it does not pack weights; leave cache= out, or choose another backend"
-        return refused_options(module, self.options, self.num_workers)
+        is_asked = self.options or self.num_workers is not None
+        if not (is_asked and hasattr(module, "program_memory")):
+            return None
+        # It checks what compile_program() does, and reads no weights.
+        try:
+            module.program_memory(
+                _smallest_program(), num_workers=self.num_workers, options=self.options
+            )
+        except ValueError as error:
+            return str(error)
+        except RuntimeError:
+            pass  # about the program, which is none of the caller's
+        return None
+
+
+@functools.cache
+def _smallest_program() -> str:
+    builder = Builder(Limits(1, 1, 1, 1, 1, 1))
+    table = builder.tensor("table", Tensor("f32", (1, 1), {"attached": True}))
+    x = builder.add("embed", {"tokens": "tokens"}, {"weight": table}, output="x")
+    last = builder.add("select", {"x": x}, output="last")
+    return builder.program([builder.add("argmax", {"x": last}, output="next")]).to_json()
 
 
 def by_argument(limits: Limits) -> dict[str, int]:

@@ -167,11 +167,7 @@ class PersistentKernel(Session):
         ranks = chosen_ranks(communicator, world_size, mpi_rank, settings.name_among_ranks)
         super().__init__(ranks)
         self._choice = ExecutorChoice(
-            backend,
-            fallback_backends,
-            refusal=settings.refusal,
-            refused_by=settings.refused_by,
-            among_ranks=ranks.world_size > 1,
+            backend, fallback_backends, settings.refusal, among_ranks=ranks.world_size > 1
         )
         self._model: KernelModel | None = None
         if model is None:
