@@ -165,7 +165,7 @@ def test_tensors_of_pytorch_are_not_copied():
     layers = Layers(Limits(1, 1, 1, 32, 16, 2))
     with torch.no_grad():
         assert layers.attach_input(weight, name="w").dtype == "bfloat16"
-    assert layers.attached["w"].ctypes.data == weight.data_ptr()
+    assert layers._attached["w"].ctypes.data == weight.data_ptr()
 
 
 @pytest.mark.parametrize(

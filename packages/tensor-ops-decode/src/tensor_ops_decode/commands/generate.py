@@ -93,14 +93,11 @@ def generate(argv: Sequence[str]) -> int:
     parser.add_argument("--logprobs", type=int, help="with --json: so many tokens beside each")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each answer")
     arguments = parser.parse_args(argv)
-    if arguments.system is not None and not arguments.chat:
-        parser.error("--system needs --chat")
-    if arguments.chat_template is not None and not arguments.chat:
-        parser.error("--chat-template needs --chat")
-    if arguments.parse_special_tokens and not arguments.chat:
-        parser.error("--parse-special-tokens needs --chat")
-    if arguments.logprobs is not None and not arguments.json:
-        parser.error("--logprobs needs --json")
+    for option in ("system", "chat-template", "parse-special-tokens", "logprobs"):
+        needed = "json" if option == "logprobs" else "chat"
+        is_given = getattr(arguments, option.replace("-", "_")) not in (None, False)
+        if is_given and not getattr(arguments, needed):
+            parser.error(f"--{option} needs --{needed}")
     if arguments.prompt is None and not arguments.chat:
         parser.error(
             "the prompt is missing; - reads it from standard input, and only --chat goes without"

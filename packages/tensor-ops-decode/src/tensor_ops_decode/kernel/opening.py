@@ -12,10 +12,8 @@ from tensor_ops_decode.executors.choice import Executor, ExecutorChoice
 from tensor_ops_decode.executors.memory_plan import PlannedProgram
 from tensor_ops_decode.executors.packed_file import PACKED, PackedFile, cache_folder
 from tensor_ops_decode.executors.sources import TensorArrays
-from tensor_ops_decode.kernel import stand_in
 from tensor_ops_decode.kernel.arguments import DEFAULT_SEQ_LENGTH, KernelSettings, check_end_tokens
 from tensor_ops_decode.kernel.export import ModelFacts
-from tensor_ops_decode.kernel.layers import Layers
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.models import decoder_of
 from tensor_ops_decode.models.decoder import program_of
@@ -227,15 +225,17 @@ def _limits_that_fit(
 
 
 def described_model(
-    layers: Layers, settings: KernelSettings, choice: ExecutorChoice, ranks: Communicator
+    name: str,
+    described: tuple[Program, str, str],
+    settings: KernelSettings,
+    choice: ExecutorChoice,
+    ranks: Communicator,
 ) -> KernelModel:
-    """Return the model of layers by hand, or the stand-in if there are none."""
-    if layers.is_empty:
-        stand_in.add_layers(layers)
-    program, logits, tokens = layers.described_program()
+    """Return the model of layers by hand: a program, and the names of its logits and tokens."""
+    program, logits, tokens = described
     end_tokens = settings.end_tokens or frozenset()
     check_end_tokens(end_tokens, program.values[logits].columns)
-    facts = ModelFacts(layers.name, logits, tokens, 0, end_tokens, settings.activations)
+    facts = ModelFacts(name, logits, tokens, 0, end_tokens, settings.activations)
     planned = PlannedProgram(program, choice, settings.num_workers, ranks)
     decided_by = settings.length_by, settings.options, settings.activations_by
-    return KernelModel(layers.name, planned, facts, *decided_by)
+    return KernelModel(name, planned, facts, *decided_by)

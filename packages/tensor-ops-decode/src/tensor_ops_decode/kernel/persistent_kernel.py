@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
+import inspect
 import os
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -12,15 +11,14 @@ from tensor_ops_decode.arguments import check_progress
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.executors.choice import ExecutorChoice
 from tensor_ops_decode.executors.sources import TensorArrays
+from tensor_ops_decode.kernel import stand_in
 from tensor_ops_decode.kernel.arguments import KernelSettings, check_names
 from tensor_ops_decode.kernel.explanation import KernelExplanation, rounded_options
 from tensor_ops_decode.kernel.export import export_model
-from tensor_ops_decode.kernel.forwarding import forward
 from tensor_ops_decode.kernel.layers import Layers
 from tensor_ops_decode.kernel.opening import KernelModel, described_model, open_model
 from tensor_ops_decode.kernel.rank_facts import facts_of_ranks
 from tensor_ops_decode.kernel.session import Session
-from tensor_ops_decode.kernel.stand_in import name_of_layers
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.program.step_reads import StepReads
 from tensor_ops_decode.ranks.choice import chosen_ranks
@@ -30,7 +28,7 @@ from tensor_ops_decode.weights import Weights
 __all__ = ["PersistentKernel"]
 
 
-class PersistentKernel(Session):
+class PersistentKernel(Session, Layers):
     """A language model whose decode step is one native call.
 
     A kernel runs the model of a file, or one that is described with the ``_layer`` methods, or a
@@ -165,7 +163,8 @@ class PersistentKernel(Session):
             use_cutlass_kernel=use_cutlass_kernel,
         )
         ranks = chosen_ranks(communicator, world_size, mpi_rank, settings.name_among_ranks)
-        super().__init__(ranks)
+        Session.__init__(self, ranks)
+        Layers.__init__(self, settings.limits, cache_dtype)
         self._choice = ExecutorChoice(
             backend, fallback_backends, settings.refusal, among_ranks=ranks.world_size > 1
         )
@@ -175,10 +174,8 @@ class PersistentKernel(Session):
         else:
             self._model = open_model(model, settings, self._choice, ranks)
             self._executor = self._model.planned.executor
+        self._name = "the layers described by hand"
         self._packed_file: str | None = None
-        kernel: Any = weakref.proxy(self)  # so that the layers do not keep the kernel in memory
-        check = functools.partial(PersistentKernel._check_describing, kernel)
-        self._layers = Layers(settings.limits, cache_dtype, check)
 
     def compile(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Make the program ready to run: nothing is allocated after that.
@@ -206,10 +203,9 @@ class PersistentKernel(Session):
             self._check_compilable("compile")
             executable = self._ranks.compiled(self._described, lambda: self._compiled(progress))
             self._start(self.program, self._known_model().facts, executable)
-            self._layers.attached = {}  # the executable holds what it has not copied
+            self._attached = {}  # the executable holds what it has not copied
 
     def _check_describing(self, where: str) -> None:
-        """Raise an error if no layers can be added."""
         self._check_compilable(where)
         if self._model is not None and self._model.weights is not None:
             raise ProgramError(f"{where}: the kernel runs {self._model.name}; leave model= out")
@@ -217,14 +213,19 @@ class PersistentKernel(Session):
     def _described(self) -> Facts:
         """Describe the model if it is one of layers, and return what all ranks must have alike."""
         if self._model is None or self._model.weights is None:
-            self._model = described_model(self._layers, self._settings, self._choice, self._ranks)
+            if not self._declared:
+                stand_in.add_layers(self, self._settings.limits)
+                self._name = stand_in.DESCRIPTION
+            described = self._described_program()
+            self._model = described_model(
+                self._name, described, self._settings, self._choice, self._ranks
+            )
         self._executor = self._model.planned.executor
         return facts_of_ranks(self._model, self._settings) if self.world_size > 1 else {}
 
     def _compiled(self, progress: Callable[[int, int], None] | None) -> Any:
         """Return the executable of this rank."""
-        model, attached = self._known_model(), self._layers.attached
-        executable, self._packed_file = model.compiled(attached, progress)
+        executable, self._packed_file = self._known_model().compiled(self._attached, progress)
         return executable
 
     def export(
@@ -292,15 +293,16 @@ class PersistentKernel(Session):
         executor, executable, settings = self._executor, self._executable, self._settings
         model, decided = self._model, settings if self._model is None else self._model
         program = None if model is None else model.planned.program
+        name = self._name if self._declared else stand_in.DESCRIPTION
         options = decided.options if executable is None else executable.options
         options, activations_by = rounded_options(options, decided.activations_by, program)
         return KernelExplanation(
             executor.backend,
-            name_of_layers(self._layers) if model is None else model.name,
+            name if model is None else model.name,
             executor.decided_by,
             executor.mode,
             executor.steps,
-            self._layers.limits if program is None else program.limits,
+            settings.limits if program is None else program.limits,
             decided.length_by,
             options,
             activations_by,
@@ -312,21 +314,8 @@ class PersistentKernel(Session):
             None if model is None else model.planned.shares,
         )
 
-    attach_input = forward("_layers", Layers.attach_input)
-    new_tensor = forward("_layers", Layers.new_tensor)
-    embed_layer = forward("_layers", Layers.embed_layer)
-    rmsnorm_layer = forward("_layers", Layers.rmsnorm_layer)
-    linear_layer = forward("_layers", Layers.linear_layer)
-    linear_with_residual_layer = forward("_layers", Layers.linear_with_residual_layer)
-    rmsnorm_linear_layer = forward("_layers", Layers.rmsnorm_linear_layer)
-    attention_layer = forward("_layers", Layers.attention_layer)
-    paged_attention_layer = forward("_layers", Layers.paged_attention_layer)
-    silu_mul_layer = forward("_layers", Layers.silu_mul_layer)
-    silu_mul_linear_with_residual_layer = forward(
-        "_layers", Layers.silu_mul_linear_with_residual_layer
-    )
-    gelu_mul_layer = forward("_layers", Layers.gelu_mul_layer)
-    elementwise_add_layer = forward("_layers", Layers.elementwise_add_layer)
-    allreduce_layer = forward("_layers", Layers.allreduce_layer)
-    select_layer = forward("_layers", Layers.select_layer)
-    argmax_layer = forward("_layers", Layers.argmax_layer)
+
+# Python names a method so in its own errors of wrong arguments.
+for _method in (*vars(Session).values(), *vars(Layers).values()):
+    if inspect.isfunction(_method):
+        _method.__qualname__ = f"PersistentKernel.{_method.__name__}"

@@ -16,7 +16,6 @@ from tensor_ops_decode.completion import TokenLogprob
 from tensor_ops_decode.errors import CapacityError, LogitsError, ProgramError
 from tensor_ops_decode.executors.choice import Executor
 from tensor_ops_decode.kernel.export import ModelFacts
-from tensor_ops_decode.kernel.forwarding import named_as_kernel
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.ranks.communicator import Communicator
@@ -33,7 +32,6 @@ _MOST_SECONDS = 0.05
 _MOST_STEPS = 32
 
 
-@named_as_kernel
 class Session:
     """The requests of a kernel, and their executable, from its start until they are closed.
 
