@@ -31,7 +31,7 @@ QUESTIONS = [
     ("an exported model", "native/decode/files/exported_model.cpp", "must be a JSON object whose"),
     ("a GGUF file of a model", DECODE + "weights/gguf.py", "the file says that it is part"),
     ("an argument of PersistentKernel", DECODE + "kernel/arguments.py", "mode must be 'decode'"),
-    ("a request without room in memory", DECODE + "serving/room.py", "needs another page"),
+    ("a request without room in memory", DECODE + "serving/requests.py", "needs another page"),
     ("swap_modules refusing a module", TORCH + "modules/swap.py", "modules cannot be "),
     ("an operator not differentiated", TORCH + "operators/derivatives.py", "has no derivative in"),
     ("an error of the registry in C++", REGISTRY, "register_backend() got a null pointer"),

@@ -15,6 +15,7 @@ from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Limits, Program, State, Tensor
 from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.serving.logits import logits_error
+from tensor_ops_decode.serving.request import Request
 from tensor_ops_decode.serving.requests import Requests
 from tensor_ops_decode.serving.sampling import Sampling
 from tensor_ops_decode.weights.safetensors import open_safetensors
@@ -70,7 +71,7 @@ def test_a_program_with_a_state_has_the_same_tokens_with_room_for_guesses(builde
         with_room = dataclasses.replace(program, limits=limits)
         made = reference.compile_program(with_room.to_json(), table(seed))
         requests = Requests(with_room, made, "logits", "next")
-        number = requests.add([1, 2, 3, 1, 2, 3, 1, 2], frozenset(), 20, Sampling())
+        number = requests.add(Request([1, 2, 3, 1, 2, 3, 1, 2], frozenset(), 20, Sampling()))
         while requests.active:
             requests.run(1, 1e9)
         found.append(list(requests.find(number).tokens))

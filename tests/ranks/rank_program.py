@@ -13,7 +13,7 @@ from pathlib import Path
 
 import tensor_ops_decode
 from tensor_ops_decode import PersistentKernel
-from tensor_ops_decode.kernel import persistent_kernel
+from tensor_ops_decode.kernel.opening import KernelModel
 from tensor_ops_decode.ranks.launchers import launch
 
 TEXTS = ["The first", "Another one", "And a third that is longer"]
@@ -40,7 +40,7 @@ def run_for_ever(how, is_victim, note):
     if how == "another size" and is_victim:
         arguments["world_size"] = 5
     if how == "no memory" and is_victim:
-        persistent_kernel.compile_program = fail
+        KernelModel.compiled = fail
     note("failed")
     kernel = PersistentKernel(num_workers=1, **arguments)
     kernel.compile()

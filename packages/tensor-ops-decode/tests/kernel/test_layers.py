@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from tensor_ops import PersistentKernel
-from tensor_ops_decode import Limits, ProgramError
-from tensor_ops_decode.kernel.layers import KernelTensor, Layers
+from tensor_ops_decode import ProgramError
+from tensor_ops_decode.kernel.layers import KernelTensor
 
 TOKENS, REQUESTS, HIDDEN, VOCABULARY = 4, 2, 8, 11
 
@@ -47,9 +47,7 @@ class Kernel(PersistentKernel):
 def attend(kernel, **settings):
     """Add an attention layer to a kernel's embedding, and return its output."""
     x = kernel.embedded()
-    matrices = [
-        kernel.weight(name, rows, HIDDEN) for name, rows in zip("qkv", (8, 4, 4), strict=True)
-    ]
+    matrices = [kernel.weight(name, rows, HIDDEN) for name, rows in (("q", 8), ("k", 4), ("v", 4))]
     qkv = kernel.linear_layer(input=x, weight=matrices, output=kernel.value("qkv", 16))
     layer = settings.pop("layer", kernel.paged_attention_layer)
     return layer(input=qkv, output=kernel.value("y", 8), num_heads=2, num_kv_heads=1, **settings)
@@ -161,11 +159,13 @@ def test_weights_of_half_types_have_a_half_cache(dtype):
 
 def test_tensors_of_pytorch_are_not_copied():
     torch = pytest.importorskip("torch")
-    weight = torch.nn.Parameter(torch.ones(2, 3, dtype=torch.bfloat16))
-    layers = Layers(Limits(1, 1, 1, 32, 16, 2))
+    weight, kernel = torch.nn.Parameter(torch.ones(8, HIDDEN, dtype=torch.bfloat16)), Kernel()
+    x, y = kernel.embedded(), kernel.value("y", HIDDEN)
     with torch.no_grad():
-        assert layers.attach_input(weight, name="w").dtype == "bfloat16"
-    assert layers.attached["w"].ctypes.data == weight.data_ptr()
+        attached = kernel.attach_input(weight, name="w")
+        weight.zero_()
+    kernel.finish(kernel.linear_layer(input=x, weight=attached, output=y))
+    assert generated(kernel, [1]) == [[0] * 4]
 
 
 @pytest.mark.parametrize(
@@ -352,10 +352,7 @@ def test_tensors_of_another_kernel_are_no_inputs():
     ("call", "words"),
     [
         (lambda kernel, x: kernel.select_layer(x), r"PersistentKernel\.select_layer\(\) takes 1"),
-        (
-            lambda kernel, x: kernel.select_layer(input=x),
-            r"PersistentKernel\.select_layer.*'output'",
-        ),
+        (lambda kernel, x: kernel.select_layer(input=x), r"Kernel\.select_layer.*'output'"),
         (lambda kernel, x: kernel.new_tensor((4, 8)), r"PersistentKernel\.new_tensor.*'name'"),
         (lambda kernel, x: kernel.add_request(), r"PersistentKernel\.add_request.*'tokens'"),
         (

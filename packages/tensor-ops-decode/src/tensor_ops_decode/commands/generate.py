@@ -93,14 +93,11 @@ def generate(argv: Sequence[str]) -> int:
     parser.add_argument("--logprobs", type=int, help="with --json: so many tokens beside each")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each answer")
     arguments = parser.parse_args(argv)
-    if arguments.system is not None and not arguments.chat:
-        parser.error("--system needs --chat")
-    if arguments.chat_template is not None and not arguments.chat:
-        parser.error("--chat-template needs --chat")
-    if arguments.parse_special_tokens and not arguments.chat:
-        parser.error("--parse-special-tokens needs --chat")
-    if arguments.logprobs is not None and not arguments.json:
-        parser.error("--logprobs needs --json")
+    for option in ("system", "chat-template", "parse-special-tokens", "logprobs"):
+        needed = "json" if option == "logprobs" else "chat"
+        is_given = getattr(arguments, option.replace("-", "_")) not in (None, False)
+        if is_given and not getattr(arguments, needed):
+            parser.error(f"--{option} needs --{needed}")
     if arguments.prompt is None and not arguments.chat:
         parser.error(
             "the prompt is missing; - reads it from standard input, and only --chat goes without"
@@ -111,8 +108,14 @@ def generate(argv: Sequence[str]) -> int:
             if arguments.prompt == "-":
                 check_input_ends(ranks)
             prompt = ranks.told(_prompt(arguments.prompt) if ranks.rank == 0 else None)
-            with _opened(arguments) as model:
-                _answer(model, prompt, arguments, ranks)
+            options = {"max_num_batched_requests": 1, **kernel_options(arguments)}
+            with describe(arguments.model, arguments.backend, **options) as model:
+                model.tokenizer.check_exists()  # before weights are packed for no text
+                settings = _settings(arguments, model)
+                with ProgressBar(sys.stderr) as bar:
+                    keeps = arguments.cache is not None
+                    model.kernel.compile(show_bytes(bar, "packing") if keeps else None)
+                _answer(model, prompt, arguments, settings, ranks)
     except (ValueError, TypeError) as error:
         raise TensorOpsError(str(error)) from error
     return 0
@@ -129,10 +132,13 @@ def _prompt(prompt: str | None) -> str | None:
 
 
 def _answer(
-    model: Model, prompt: str | None, arguments: argparse.Namespace, ranks: Communicator
+    model: Model,
+    prompt: str | None,
+    arguments: argparse.Namespace,
+    options: dict[str, Any],
+    ranks: Communicator,
 ) -> None:
     """Answer a prompt, or talk if there is none."""
-    options = _settings(arguments, model)
 
     def report(answer: Completion) -> None:
         if arguments.json:
@@ -159,18 +165,6 @@ def _answer(
         report(model.chat(messages, stream=show, **of_chat, **options))
     else:
         report(*model.generate([prompt], stream=show, **options))
-
-
-def _opened(arguments: argparse.Namespace) -> Model:
-    """Return the model that the arguments name, with a bar while it is packed to be kept."""
-    with ProgressBar(sys.stderr) as bar:
-        options = {"max_num_batched_requests": 1, **kernel_options(arguments)}
-        model = describe(arguments.model, arguments.backend, **options)
-        model.tokenizer.check_exists()  # before weights are packed for a text that cannot be
-        _settings(arguments, model)
-        progress = None if arguments.cache is None else show_bytes(bar, "packing")
-        model.kernel.compile(progress=progress)
-        return model
 
 
 def _settings(arguments: argparse.Namespace, model: Model) -> dict[str, Any]:

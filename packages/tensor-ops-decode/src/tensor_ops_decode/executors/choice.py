@@ -67,13 +67,10 @@ class ExecutorChoice:
         The one that runs or none; without it, context, default, environment and file decide.
     fallback_backends : iterable of str
         The backends that are tried after it, in order.
-    caller : str
-        Who asks, in words.
     refusal : callable, optional
-        Returns why the caller cannot use a backend of this name, None if it can.
-    refused_by : callable, optional
-        Returns why the module of a backend makes no executable with the caller's settings. It is
-        asked where the caller names what to fall back on; elsewhere the executor says so itself.
+        Returns why the caller cannot use a backend, of a name and with a module, None if it can.
+        The last argument is whether its options have a say: they do where the caller names what to
+        fall back on; elsewhere the executor itself says what it does not take.
     among_ranks : bool, optional
         Whether it must run shards, whose ranks exchange values.
 
@@ -92,10 +89,8 @@ class ExecutorChoice:
         self,
         backend: str | None = None,
         fallback_backends: Iterable[str] = (),
-        caller: str = "PersistentKernel()",
-        refusal: Callable[[str], str | None] = lambda name: None,
+        refusal: Callable[[str, Any, bool], str | None] = lambda name, module, options: None,
         *,
-        refused_by: Callable[[Any], str | None] = lambda module: None,
         among_ranks: bool = False,
     ) -> None:
         is_name = isinstance(fallback_backends, str)
@@ -106,12 +101,11 @@ class ExecutorChoice:
             raise TypeError(
                 f"fallback_backends must be a list of names, got {fallback_backends!r:.80}{advice}"
             )
-        self._refusal, self._refused_by, self._among_ranks = refusal, refused_by, among_ranks
+        self._refusal, self._among_ranks = refusal, among_ranks
         self._found: str | None = None
         # The configuration in force now counts, though the program may be known only later.
-        self._ways = [_way(backend, f"backend= of {caller}")] + [
-            _way(name, f"fallback_backends= of {caller}") for name in names
-        ]
+        self._ways = [_way(backend, "backend= of PersistentKernel()")]
+        self._ways += [_way(name, "fallback_backends= of PersistentKernel()") for name in names]
 
     def executor(self, program: str | None = None) -> Executor:
         """Return the first executor that can run a program, or that there is if none is given.
@@ -136,8 +130,8 @@ class ExecutorChoice:
             if isinstance(way, Step):
                 steps.append(way)
                 continue
-            with_settings = len(self._ways) > 1 and way.mode not in AUTOMATIC
-            choice = choose_backend(way, partial(self._reason, program, with_settings))
+            with_options = len(self._ways) > 1 and way.mode not in AUTOMATIC
+            choice = choose_backend(way, partial(self._reason, program, with_options))
             steps += map(_without_vain_advice, choice.steps)
             if choice.backend is not None:
                 self._warn_of_fallback(steps, choice.backend)
@@ -147,13 +141,12 @@ class ExecutorChoice:
         message += "; ".join(f"{step.backend}: {step.reason}" for step in steps)
         raise NoExecutorError(message + self._advice(steps), steps[0].backend)
 
-    def _reason(self, program: str | None, with_settings: bool, backend: Backend) -> str | None:
-        """Return why an available backend cannot run a program, or not with the settings."""
+    def _reason(self, program: str | None, with_options: bool, backend: Backend) -> str | None:
+        """Return why an available backend cannot run a program, or not for the caller."""
         module = _module_of(backend)
-        name = backend.name.partition(":")[0]
         if module is None:
             return _RUNS_NONE
-        reason = self._refusal(name) or (self._refused_by(module) if with_settings else None)
+        reason = self._refusal(backend.name.partition(":")[0], module, with_options)
         if reason is None and self._among_ranks and not _takes_ranks(module):
             return "its executor runs no programs that are divided among ranks"
         if reason is not None or program is None:

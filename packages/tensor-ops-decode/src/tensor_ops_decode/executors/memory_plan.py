@@ -1,6 +1,5 @@
 """A program with its executor and what it takes of the memory, before anything is allocated."""
 
-import math
 from collections.abc import Mapping
 from functools import cached_property
 
@@ -85,14 +84,6 @@ class PlannedProgram:
         """What runs the program."""
         return self._choice.executor(self.text)
 
-    @cached_property
-    def total(self) -> float:
-        """The bytes of all that it takes; infinite if that is more than any memory."""
-        try:
-            return sum(self._needed(None).values())
-        except MemoryError:
-            return math.inf
-
     @property
     def allowed(self) -> int | None:
         """The bytes that it may take: those of its executor's device, if it says so.
@@ -106,18 +97,49 @@ class PlannedProgram:
         usable = machine.usable_memory()
         return None if usable is None else usable // self.ranks.num_here
 
+    @property
+    def pages_that_fit(self) -> int | None:
+        """How many pages half of the memory has room for that the program leaves without pages.
+
+        It is at least the number that the program has where all of these fit; None where the memory
+        is not known. A page counts with what the positions of a longer sequence take beside it.
+        """
+        allowed, limits, least = self.allowed, self.program.limits, _least_memory(self.program)
+        if allowed is None or not self.program.caches:
+            return None
+        try:
+            needed = self.needed
+        except MemoryError:  # more than any memory
+            return 1
+        total, caches = sum(needed.values()), needed.get("caches", least["caches"])
+        of_request = _EDIT * limits.max_seq_length + 4 * limits.pages_per_request
+        by_length = least["rotary tables"] + limits.max_requests * of_request
+        page = caches // limits.num_pages + by_length // limits.pages_per_request
+        pages = (allowed - total + caches + by_length) // 2 // page
+        return max(pages, limits.num_pages if 2 * total <= allowed else 1)
+
     def require_memory(self, options: Mapping[str, object] | None = None) -> None:
         """Raise a MemoryError if more is needed than there is, with these options."""
         has_limit = hasattr(self.executor.module, "program_memory_limit")
         owner = f"the device of {self.executor.backend!r}" if has_limit else "the process"
-        require_bytes(self.program.limits, self._needed(options), self.allowed, owner)
+        needed = self._needed_with(options) if options else self.needed
+        require_bytes(self.program.limits, needed, self.allowed, owner)
 
-    def _needed(self, options: Mapping[str, object] | None) -> dict[str, int]:
-        """Return the bytes of what it takes, by what takes them.
+    @cached_property
+    def needed(self) -> dict[str, int]:
+        """The bytes of what it takes without options, by what takes them.
 
         The executor that will hold it says so, by ``program_memory``. For one without that function
         it is what any executor needs: the weights as they are stored, caches, tables and arrays.
+
+        Raises
+        ------
+        MemoryError
+            If it is more than any memory.
         """
+        return self._needed_with(None)
+
+    def _needed_with(self, options: Mapping[str, object] | None) -> dict[str, int]:
         module = self.executor.module
         if not hasattr(module, "program_memory"):
             return _least_memory(self.program)

@@ -1,4 +1,4 @@
-"""Text from prompts: opens a model, and runs its requests until each has its answer."""
+"""Text from prompts and conversations: opens a model, and runs requests until they have answers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import contextlib
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, partial
 from operator import setitem
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +15,9 @@ from tensor_ops_decode.arguments import check_progress, whole
 from tensor_ops_decode.completion import Completion
 from tensor_ops_decode.errors import LogitsError
 from tensor_ops_decode.generation.answer import Answer, errors_of_prompt
-from tensor_ops_decode.generation.chat_model import ChatModel
 from tensor_ops_decode.generation.stop_strings import StopStrings
 from tensor_ops_decode.kernel.persistent_kernel import PersistentKernel
-from tensor_ops_decode.models import decoder_of
 from tensor_ops_decode.models.generation_settings import (
-    end_tokens_of,
     generation_defaults,
     problem_with_end_tokens,
 )
@@ -28,15 +25,39 @@ from tensor_ops_decode.text.arguments import Prompt, checked_prompt, checked_sto
 from tensor_ops_decode.weights import FileFormatError, Weights, open_weights
 
 if TYPE_CHECKING:
-    from tensor_ops_decode.text import Tokenizer
+    from tensor_ops_decode.text import ChatTemplates, Tokenizer
 
-__all__ = ["Model", "describe", "load"]
+__all__ = ["REFUSED", "Model", "describe", "load"]
 
 MAX_NEW_TOKENS = 128
 
 # For how long steps follow one another before their tokens are looked at: a stream of pieces is
 # smooth, other threads wait for no longer, and what Python does after them is little beside it.
 _SECONDS_OF_STEPS = 0.03
+
+Messages = Sequence[Mapping[str, Any]]
+
+_ONLY_TOKENS = "a prompt is a list of tokens here; leave it out"
+_NO_LENGTHS = "a prompt is never padded or cut, and `generate` takes several of any lengths"
+# What transformers' `apply_chat_template` takes, templates never see and has no meaning here.
+REFUSED = {
+    "conversation": "the messages are the first argument",
+    "tokenize": f"{_ONLY_TOKENS}, and tokenizer.decode(prompt, skip_special_tokens=False) is its "
+    "text",
+    "return_dict": _ONLY_TOKENS,
+    "return_tensors": _ONLY_TOKENS,
+    "padding": _NO_LENGTHS,
+    "truncation": _NO_LENGTHS,
+    "max_length": _NO_LENGTHS,
+    "sanitize_control_tokens": "names of special tokens in messages are text unless "
+    "parse_special_tokens=True is given",
+    "return_assistant_tokens_mask": "it is for training; use transformers for it",
+    "tokenizer_kwargs": "the tokenizer is the model's own, without options",
+    "processor_kwargs": "messages are text alone, and no processor reads them",
+    "load_audio_from_video": "messages are text alone, and no processor reads them",
+}
+_OF_CHAT_PROMPT = ("chat_template", "continue_final_message", "parse_special_tokens")
+_OF_TEMPLATES = ("tools", "documents", "add_generation_prompt")
 
 
 def load(
@@ -95,14 +116,14 @@ def describe(path: str | os.PathLike[str], backend: str | None = None, **options
 
     weights = open_weights(path)
     tokenizer = open_tokenizer(weights)
-    problem = None if "eos_token_id" in options else problem_with_end_tokens(weights)
-    found, end = tokenizer.end_tokens | end_tokens_of(weights), decoder_of(weights).vocabulary
-    options.setdefault("eos_token_id", sorted(token for token in found if token < end))
-    kernel = PersistentKernel(backend=backend, model=weights, **options)
-    return Model(kernel, tokenizer, weights, problem)
+    weights.end_tokens = tokenizer.end_tokens
+    problem = problem_with_end_tokens(weights) if options.get("eos_token_id") is None else None
+    return Model(
+        PersistentKernel(backend=backend, model=weights, **options), tokenizer, weights, problem
+    )
 
 
-class Model(ChatModel):
+class Model:
     """A model that answers prompts; `load` makes one.
 
     Attributes
@@ -280,6 +301,138 @@ class Model(ChatModel):
             raise LogitsError(f"prompt {prompt}: {error}", error.request, tuple(completions))
         return completions
 
+    def chat_prompt(
+        self,
+        messages: Messages,
+        *,
+        chat_template: str | None = None,
+        continue_final_message: bool | str = False,
+        parse_special_tokens: bool = False,
+        **variables: Any,
+    ) -> list[int]:
+        """Return the tokens of a conversation that the model is to continue.
+
+        They are the whole prompt: the template writes the token that begins a text if the model
+        wants one, and none is added. The name of a special token such as ``<|im_end|>`` is that
+        token where the template writes it, and text where a message or a variable has it, so that
+        nobody who writes a message can end a turn or begin another.
+
+        Parameters
+        ----------
+        messages : sequence of mapping
+            Each with ``"role"`` and ``"content"``, the last of the role ``"user"``. A key whose
+            value is None counts as missing.
+        chat_template : str, optional
+            The name of one of the model's templates, or the text of another. By default it is
+            ``"tool_use"`` if tools are given and the model has one of this name, else
+            ``"default"``.
+        continue_final_message : bool or str, default False
+            Whether the model goes on with the last message, of whatever role, instead of
+            answering it; a key such as ``"reasoning_content"`` names what of it is continued if it
+            is not the content.
+        parse_special_tokens : bool, default False
+            Whether such names stand for the tokens in messages and variables too. Leave it to
+            programs that write every message themselves.
+        **variables
+            What else the template is to see, as JSON values: ``tools`` and ``documents``, which are
+            sequences of mappings, ``add_generation_prompt=False`` for a prompt that does not end
+            where an answer begins, or what the model knows, such as ``enable_thinking``.
+
+        Raises
+        ------
+        ValueError
+            If the model has no tokenizer or no such chat template, or the template refuses the
+            messages; if there is no message, or no text to continue; if a text has a lone
+            surrogate; or if the template changes messages so much that names of special tokens in
+            them cannot be told from its own.
+        TypeError
+            If a message, a tool or a document is no mapping, or anything in them or in a variable
+            no JSON value; or if a variable is an argument of transformers' ``apply_chat_template``
+            that has no meaning here.
+        """
+        from tensor_ops_decode.text import encode_chat
+
+        self.tokenizer.check_exists()
+        _check_none_of(REFUSED, variables)
+        if not isinstance(continue_final_message, (bool, str)):
+            raise TypeError(
+                "continue_final_message must be a bool, or the key of what is continued, got "
+                f"{continue_final_message!r:.80}"
+            )
+        has_tools = variables.get("tools") is not None
+        return encode_chat(
+            self.tokenizer,
+            self._chat_templates.chosen(chat_template, has_tools=has_tools),
+            messages,
+            variables,
+            continue_final_message=continue_final_message,
+            parse_special_tokens=parse_special_tokens,
+        )
+
+    def chat(
+        self,
+        messages: Messages,
+        *,
+        template_variables: Mapping[str, Any] | None = None,
+        chat_template: str | None = None,
+        continue_final_message: bool | str = False,
+        parse_special_tokens: bool = False,
+        **arguments: Any,
+    ) -> Completion:
+        """Answer the last message of a conversation.
+
+        Parameters
+        ----------
+        messages : sequence of mapping
+            As `chat_prompt` takes them. The caller adds the answer to them if it goes on.
+        template_variables : mapping, optional
+            What else the chat template is to see, such as ``tools``.
+        chat_template, continue_final_message, parse_special_tokens : optional
+            As of `chat_prompt`. What continues a message is the answer without its beginning.
+        **arguments
+            As `generate` takes them, such as ``max_new_tokens`` and ``stream``.
+
+        Returns
+        -------
+        Completion
+
+        Raises
+        ------
+        ValueError, TypeError
+            As of `chat_prompt` and `generate`.
+
+        Examples
+        --------
+        >>> import tensor_ops_decode
+        >>> model = tensor_ops_decode.load("SmolLM2-135M-Instruct.Q4_1.gguf")  # doctest: +SKIP
+        >>> messages = [{"role": "user", "content": "What is the capital of France?"}]
+        >>> model.chat(messages).text  # doctest: +SKIP
+        'The capital of France is Paris.'
+        """
+        if not isinstance(template_variables, (Mapping, type(None))):
+            raise TypeError(f"template_variables must be a mapping, got {template_variables!r:.80}")
+        variables = dict(template_variables or {})
+        _check_none_of(
+            dict.fromkeys(_OF_CHAT_PROMPT, "give it as an argument, not as a variable"), variables
+        )
+        in_variables = "give it in template_variables, which is what templates see"
+        _check_none_of({**REFUSED, **dict.fromkeys(_OF_TEMPLATES, in_variables)}, arguments)
+        prompt = self.chat_prompt(
+            messages,
+            chat_template=chat_template,
+            continue_final_message=continue_final_message,
+            parse_special_tokens=parse_special_tokens,
+            **variables,
+        )
+        (answer,) = self.generate([prompt], **arguments)
+        return answer
+
+    @cached_property
+    def _chat_templates(self) -> ChatTemplates:
+        from tensor_ops_decode.text import open_chat_templates
+
+        return open_chat_templates(self._weights, self.tokenizer)
+
     def _advance(
         self,
         waiting: deque[tuple[Answer, dict[str, Any]]],
@@ -313,3 +466,9 @@ class Model(ChatModel):
     def _tokens(self, number: int, prompt: Prompt) -> list[int]:
         given = checked_prompt(f"prompt {number}", prompt)
         return self.tokenizer.encode(given) if isinstance(given, str) else given
+
+
+def _check_none_of(refused: Mapping[str, str], given: Iterable[str]) -> None:
+    for name in given:
+        if name in refused:
+            raise TypeError(f"{name} is not taken: {refused[name]}")

@@ -1,26 +1,19 @@
 """The arguments of a kernel: their checks, and what to use instead of arguments of Mirage."""
 
+import functools
 import os
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tensor_ops_decode.arguments import check_known, whole
-from tensor_ops_decode.executors.options import refused_options
 from tensor_ops_decode.kinds.cache_types import CACHE_DTYPES
-from tensor_ops_decode.program import Limits
+from tensor_ops_decode.program import Limits, Tensor
+from tensor_ops_decode.program.builder import Builder
+from tensor_ops_decode.weights import Weights
 from tensor_ops_decode.weights.transforms import QUANTIZED_TYPES
 
-__all__ = [
-    "DEFAULT_SEQ_LENGTH",
-    "KernelSettings",
-    "by_argument",
-    "check_end_tokens",
-    "check_model",
-    "check_names",
-    "check_setting",
-    "given_end_tokens",
-]
+__all__ = ["DEFAULT_SEQ_LENGTH", "KernelSettings", "by_argument", "check_end_tokens", "check_names"]
 
 #: The longest sequence where neither the caller nor the model asks for a shorter one.
 DEFAULT_SEQ_LENGTH = 2048
@@ -37,7 +30,6 @@ _REPLACED = {
     "trace_name": "profile() runs a step and says how long each node took",
     "spec_decode_config": "num_speculative_tokens has the model check guesses from the prompt",
 }
-_CUTLASS = "use_cutlass_kernel chooses between kernels of the backend 'cuda'; leave it out"
 _MODES = {
     "offline": "add_request() every prompt and call the kernel until the requests have ended",
     "online": "add_request() between calls, whenever a request arrives",
@@ -52,83 +44,68 @@ def check_names(given: Collection[str], known: Iterable[str]) -> None:
     check_known("PersistentKernel", given, known)
 
 
-def check_setting(mode: str, num_workers: object) -> None:
-    """Raise a ValueError unless a kernel can run in this mode, here."""
-    if not isinstance(mode, str) or mode != "decode":
-        is_known = isinstance(mode, str) and mode in _MODES
-        instead = f"; for {mode!r} work, {_MODES[mode]}" if is_known else ""
-        raise ValueError(f"mode must be 'decode', got {mode!r}{instead}")
-    if num_workers is not None:
-        whole("num_workers", num_workers)
-
-
-def check_model(model: object, given: Mapping[str, Any]) -> None:
-    """Raise an error unless a model is a path or opened, or there is none and none is needed.
-
-    Raises
-    ------
-    TypeError
-        If it is something else.
-    ValueError
-        If there is none, and one of the arguments that need it is given.
-    """
-    if model is None:
-        for name, value in given.items():
-            if value is not None and not (isinstance(value, int) and value == 0):
-                raise ValueError(f"{name} needs model=; leave it out for layers by hand")
-        return
-    if not isinstance(model, (str, os.PathLike)) and not hasattr(model, "metadata"):
-        raise TypeError(
-            f"model must be a path, or what open_weights() has returned, got {model!r:.80}"
-        )
-
-
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class KernelSettings:
-    """The arguments of a kernel that say how it runs, checked; they have the same names there.
+    """The arguments of a kernel that say what it runs and how, under their names there; checked.
 
     Attributes
     ----------
+    limits : Limits
+        Of a program for sequences of `max_seq_length`, or else of the default length.
     end_tokens : frozenset of int or None
-        The argument ``eos_token_id``.
+        What `eos_token_id` says.
     """
 
+    mode: str
+    model: str | os.PathLike[str] | Weights | None
+    num_workers: int | None
     max_seq_length: int | None
     max_num_batched_requests: int
     max_num_batched_tokens: int
     max_num_pages: int | None
     page_size: int
     num_speculative_tokens: int
-    num_workers: int | None
-    end_tokens: frozenset[int] | None
+    eos_token_id: int | Sequence[int] | None
     activations: str | None
     cache_dtype: str | None
     quantize: str | None
     quantize_head: str | None
     cache: str | os.PathLike[str] | bool | None
     use_cutlass_kernel: bool | None
+    limits: Limits = field(init=False)
+    end_tokens: frozenset[int] | None = field(init=False)
 
     def __post_init__(self) -> None:
-        if not _is_one_of(self.cache_dtype, CACHE_DTYPES):
-            expected = " or ".join(map(repr, CACHE_DTYPES))
-            raise ValueError(f"cache_dtype must be {expected}, got {self.cache_dtype!r}")
-        for name, given in (("quantize", self.quantize), ("quantize_head", self.quantize_head)):
-            if not _is_one_of(given, QUANTIZED_TYPES):
-                expected = f"one of {', '.join(QUANTIZED_TYPES)}, beside model="
-                raise ValueError(f"{name} must be {expected}, got {given!r}")
-        self.limits()
+        if not isinstance(self.mode, str) or self.mode != "decode":
+            is_known = isinstance(self.mode, str) and self.mode in _MODES
+            instead = f"; for {self.mode!r} work, {_MODES[self.mode]}" if is_known else ""
+            raise ValueError(f"mode must be 'decode', got {self.mode!r}{instead}")
+        if self.num_workers is not None:
+            whole("num_workers", self.num_workers)
+        self._check_model()
+        self.end_tokens = None if self.eos_token_id is None else _end_tokens(self.eos_token_id)
+        expected = " or ".join(map(repr, CACHE_DTYPES))
+        _check_one_of("cache_dtype", self.cache_dtype, CACHE_DTYPES, expected)
+        expected = f"one of {', '.join(QUANTIZED_TYPES)}, beside model="
+        _check_one_of("quantize", self.quantize, QUANTIZED_TYPES, expected)
+        _check_one_of("quantize_head", self.quantize_head, QUANTIZED_TYPES, expected)
+        self._set_limits()
 
-    def limits(self, length: int | None = None) -> Limits:
-        """Return the limits of the program, for sequences of a length; else of the one asked for.
+    def _check_model(self) -> None:
+        model = self.model
+        if model is None:
+            for name in ("num_speculative_tokens", "cache", "quantize", "quantize_head"):
+                value = getattr(self, name)
+                if value is not None and not (isinstance(value, int) and value == 0):
+                    raise ValueError(f"{name} needs model=; leave it out for layers by hand")
+        elif not isinstance(model, (str, os.PathLike)) and not hasattr(model, "metadata"):
+            raise TypeError(
+                f"model must be a path, or what open_weights() has returned, got {model!r:.80}"
+            )
 
-        Raises
-        ------
-        ValueError
-            If one is no positive integer, or they do not fit together.
-        """
-        if length is None:
-            length = self.max_seq_length
-        length = _limit("max_seq_length", DEFAULT_SEQ_LENGTH if length is None else length)
+    def _set_limits(self) -> None:
+        length = DEFAULT_SEQ_LENGTH if self.max_seq_length is None else self.max_seq_length
+        length = _limit("max_seq_length", length)
         requests = _limit("max_num_batched_requests", self.max_num_batched_requests)
         tokens = _limit("max_num_batched_tokens", self.max_num_batched_tokens)
         size = _limit("page_size", self.page_size)
@@ -145,16 +122,30 @@ class KernelSettings:
                 f"guesses each, for which max_num_batched_tokens must be at least {selected}, got "
                 f"{tokens}"
             )
-        num_pages = min(requests * -(-length // size), _MOST)
         if self.max_num_pages is not None:
-            if whole("max_num_pages", self.max_num_pages, 0) == 0:
+            self.max_num_pages = whole("max_num_pages", self.max_num_pages, 0)
+            if self.max_num_pages == 0:
                 raise ValueError(
                     "max_num_pages is 0: there is no memory to count with. get_backend_info() has "
                     "a max_memory of 0 for a backend that is unavailable, or has no memory of its "
                     "own; leave the argument out, and what the other limits need is reserved"
                 )
-            num_pages = min(num_pages, whole("max_num_pages", self.max_num_pages))
-        return Limits(requests, tokens, selected, length, size, num_pages)
+        self.limits = Limits(requests, tokens, selected, length, size, num_pages=1)
+        self.limits = self.limits_for(length)
+
+    def limits_for(self, length: int) -> Limits:
+        """Return the limits of a program for sequences of a length."""
+        limits = replace(self.limits, max_seq_length=length)
+        needed = limits.max_requests * limits.pages_per_request
+        return replace(limits, num_pages=min(needed, self.max_num_pages or _MOST, _MOST))
+
+    @property
+    def name_among_ranks(self) -> str:
+        """What the ranks of the model in one process find each other by."""
+        if self.model is None:
+            return "layers"
+        model = self.model
+        return os.fspath(model if isinstance(model, (str, os.PathLike)) else model.path)
 
     @property
     def options(self) -> dict[str, object]:
@@ -172,15 +163,36 @@ class KernelSettings:
         """What decides on what activations are rounded to, unless a model does."""
         return "the default" if self.activations is None else "activations="
 
-    def refusal(self, backend: str) -> str | None:
-        """Return why the kernel cannot use a backend of this name, None if it can."""
-        return None if self.use_cutlass_kernel is None or backend == "cuda" else _CUTLASS
-
-    def refused_by(self, module: Any) -> str | None:
-        """Return why an executor, which a module makes, does not take the settings."""
+    def refusal(self, backend: str, module: Any, with_options: bool) -> str | None:
+        """Return why the kernel cannot use a backend, None if it can; see `ExecutorChoice`."""
+        if self.use_cutlass_kernel is not None and backend != "cuda":
+            return "use_cutlass_kernel chooses between kernels of the backend 'cuda'; leave it out"
+        if not with_options:
+            return None
         if self.cache and not hasattr(module, "packed_layout"):
             return "it does not pack weights; leave cache= out, or choose another backend"
-        return refused_options(module, self.options, self.num_workers)
+        is_asked = self.options or self.num_workers is not None
+        if not (is_asked and hasattr(module, "program_memory")):
+            return None
+        # It checks what compile_program() does, and reads no weights.
+        try:
+            module.program_memory(
+                _smallest_program(), num_workers=self.num_workers, options=self.options
+            )
+        except ValueError as error:
+            return str(error)
+        except RuntimeError:
+            pass  # about the program, which is none of the caller's
+        return None
+
+
+@functools.cache
+def _smallest_program() -> str:
+    builder = Builder(Limits(1, 1, 1, 1, 1, 1))
+    table = builder.tensor("table", Tensor("f32", (1, 1), {"attached": True}))
+    x = builder.add("embed", {"tokens": "tokens"}, {"weight": table}, output="x")
+    last = builder.add("select", {"x": x}, output="last")
+    return builder.program([builder.add("argmax", {"x": last}, output="next")]).to_json()
 
 
 def by_argument(limits: Limits) -> dict[str, int]:
@@ -202,12 +214,12 @@ def _limit(name: str, value: object, least: int = 1) -> int:
     return found
 
 
-def _is_one_of(given: object, names: Iterable[str]) -> bool:
-    return given is None or (isinstance(given, str) and given in names)
+def _check_one_of(name: str, given: object, names: Collection[str], expected: str) -> None:
+    if given is not None and not (isinstance(given, str) and given in names):
+        raise ValueError(f"{name} must be {expected}, got {given!r}")
 
 
-def given_end_tokens(given: Any) -> frozenset[int]:
-    """Return the tokens of the argument ``eos_token_id``."""
+def _end_tokens(given: Any) -> frozenset[int]:
     tokens = given if isinstance(given, (list, tuple, set, frozenset)) else [given]
     try:
         return frozenset(whole("eos_token_id", each, 0, _MOST) for each in tokens)

@@ -1,6 +1,6 @@
 """The layers of a program that is described by hand, each checked when it is added."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,37 +41,16 @@ class Layers:
     cache_dtype : {"float32", "float16", "int8"} or None
         Of the keys and values that attention keeps; None is float32 if the matrices attached so
         far are.
-    check : callable, optional
-        Called before something is added, with what in words; raises an error if it cannot be.
-
-    Attributes
-    ----------
-    name : str
-        What all of them are called.
-    attached : dict of str to ndarray
-        The weights.
     """
 
-    def __init__(
-        self,
-        limits: Limits,
-        cache_dtype: str | None = None,
-        check: Callable[[str], None] = lambda where: None,
-    ) -> None:
+    def __init__(self, limits: Limits, cache_dtype: str | None = None) -> None:
         self._builder = Builder(limits)
         self._cache_dtype = cache_dtype
-        self._check = check
-        self.name = "the layers described by hand"
-        self.attached: dict[str, Array] = {}
+        self._attached: dict[str, Array] = {}
         self._declared: dict[str, KernelTensor] = {}
 
-    @property
-    def limits(self) -> Limits:
-        return self._builder.limits
-
-    @property
-    def is_empty(self) -> bool:
-        return not self._declared
+    def _check_describing(self, where: str) -> None:
+        """Raise an error if nothing can be added any more."""
 
     def attach_input(self, array: object, *, name: str) -> KernelTensor:
         """Attach a weight.
@@ -88,7 +67,7 @@ class Layers:
         tensor = KernelTensor(name, given.shape, str(given.dtype))
         source = {"attached": True}
         self._builder.tensor(name, Tensor(FLOAT_TYPES[tensor.dtype], tensor.dims, source))
-        self.attached[name] = given
+        self._attached[name] = given
         return self._declared.setdefault(name, tensor)
 
     def new_tensor(
@@ -110,7 +89,7 @@ class Layers:
         KernelTensor
         """
         self._check_name("new_tensor", name)
-        given, shape = new_dtype(name, dtype), new_dims(name, dims, self.limits)
+        given, shape = new_dtype(name, dtype), new_dims(name, dims, self._builder.limits)
         return self._declared.setdefault(name, KernelTensor(name, shape, given))
 
     def embed_layer(
@@ -267,7 +246,7 @@ class Layers:
             raise ProgramError(f"{where}: {self._chosen[1]!r} is one already")
         return self._add("argmax", {"x": input}, {}, output)
 
-    def described_program(self) -> tuple[Program, str, str]:
+    def _described_program(self) -> tuple[Program, str, str]:
         """Return the program, and the names of its logits and its tokens.
 
         Raises
@@ -277,7 +256,7 @@ class Layers:
         """
         nodes = self._builder.nodes
         for name in self._declared:
-            if name not in self.attached and name not in self._builder.names:
+            if name not in self._attached and name not in self._builder.names:
                 raise ProgramError(f"tensor {name!r} is declared, and no layer writes it")
         if not self._chosen:
             raise ProgramError("a program ends with argmax_layer(), which chooses the next token")
@@ -296,7 +275,7 @@ class Layers:
         return tuple(name for node in nodes for name in (node.inputs["x"], node.name))
 
     def _check_name(self, where: str, name: str) -> None:
-        self._check(where)
+        self._check_describing(where)
         if not isinstance(name, str) or name in self._declared or name == "tokens":
             raise ProgramError(f"{where}: name must be a new one, got {name!r}")
         if name in self._builder.names:  # of a value within a layer, which can have another
@@ -332,7 +311,7 @@ class Layers:
                 f"{where}: input must have a head's size for each of {num_heads} queries, "
                 f"{num_kv_heads} keys and {num_kv_heads} values, got {input.dims[-1]} columns"
             )
-        length = self.limits.max_seq_length
+        length = self._builder.limits.max_seq_length
         for slot, table in tables.items():
             if table is not None:
                 check_tensor(where, argument_of("attention", slot), table, self._declared)
@@ -357,7 +336,7 @@ class Layers:
         return self._add("attention", {"qkv": input}, weights, output, attributes)
 
     def _dtype_of_caches(self) -> str:
-        matrices = (array for array in self.attached.values() if array.ndim == 2)
+        matrices = (array for array in self._attached.values() if array.ndim == 2)
         are_float32 = all(array.dtype == np.float32 for array in matrices)
         return self._cache_dtype or ("float32" if are_float32 else "float16")
 
@@ -394,7 +373,7 @@ class Layers:
         if not isinstance(output, KernelTensor):
             raise ProgramError(f"{kind}: output must be a new_tensor(), got {output!r:.80}")
         where = f"{kind} {output.name!r}"
-        self._check(where)
-        if output.name in self.attached or self._declared.get(output.name) != output:
+        self._check_describing(where)
+        if output.name in self._attached or self._declared.get(output.name) != output:
             raise ProgramError(f"{where}: output must be a new_tensor() of this kernel")
         return where

@@ -1,19 +1,20 @@
 """What a kernel runs: the model of a file, or the layers that were described, as one value."""
 
 import functools
-import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from tensor_ops_decode.executors.choice import ExecutorChoice
+from tensor_ops import BackendError
+from tensor_ops_decode.executors.choice import Executor, ExecutorChoice
 from tensor_ops_decode.executors.memory_plan import PlannedProgram
-from tensor_ops_decode.executors.packed_file import cache_folder
-from tensor_ops_decode.kernel import stand_in
+from tensor_ops_decode.executors.packed_file import PACKED, PackedFile, cache_folder
+from tensor_ops_decode.executors.sources import TensorArrays
 from tensor_ops_decode.kernel.arguments import DEFAULT_SEQ_LENGTH, KernelSettings, check_end_tokens
 from tensor_ops_decode.kernel.export import ModelFacts
-from tensor_ops_decode.kernel.layers import Layers
+from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.models import decoder_of
 from tensor_ops_decode.models.decoder import program_of
 from tensor_ops_decode.models.generation_settings import end_tokens_of, problem_with_end_tokens
@@ -22,7 +23,7 @@ from tensor_ops_decode.program.quantized import quantized_program, warn_if_nothi
 from tensor_ops_decode.ranks.communicator import Communicator
 from tensor_ops_decode.weights import FileFormatError, Weights, open_weights
 
-__all__ = ["KernelModel", "described_model", "open_model", "rank_name"]
+__all__ = ["KernelModel", "described_model", "open_model"]
 
 # A longer sequence must be asked for, whatever a file claims: beside a small model there is memory
 # for billions of positions, and computing the rotary tables takes time for each.
@@ -62,6 +63,61 @@ class KernelModel:
     weights: Weights | None = None
     cache: Path | None = None
 
+    def compiled(
+        self, attached: Mapping[str, Array], progress: Callable[[int, int], None] | None
+    ) -> tuple[Any, str | None]:
+        """Return the executable, and in words what was done about a file of packed weights.
+
+        Without `progress` and `cache`, the weights of files are packed while the first steps run,
+        where the backend can.
+
+        Raises
+        ------
+        MemoryError
+            If there is too little memory.
+        ValueError
+            If weights are to be kept by a backend that does not pack them.
+        ConfigError
+            If others can write the file in which they were kept.
+        """
+        planned, weights, workers = self.planned, self.weights, self.planned.num_workers
+        planned.require_memory(self.options)
+        program, module = planned.program, planned.executor.module
+        packs = hasattr(module, "packed_layout")
+        among = {"ranks": planned.ranks} if planned.ranks.world_size > 1 else {}
+
+        def made(arrays: TensorArrays, **packed: Any) -> Any:
+            given = {"num_workers": workers, "options": self.options, "progress": progress}
+            try:
+                return module.compile_program(planned.text, arrays, **given, **among, **packed)
+            except RuntimeError as error:
+                if type(error) is not RuntimeError:
+                    raise
+                # Of native code, where the system does not give what was asked for.
+                raise BackendError(str(error)) from error
+
+        arrays_of = functools.partial(TensorArrays, program, attached, weights)
+        if self.cache is None or weights is None:
+            # Arrays of the caller may change once this has returned; a model's files may not.
+            is_file = weights is not None and weights.files
+            in_steps = {"packs_in_steps": True} if is_file and packs and progress is None else {}
+            return made(arrays_of(), **in_steps), None
+        if not packs:
+            raise ValueError(
+                f"the backend {planned.executor.backend!r} does not pack weights; leave cache= "
+                "out, or choose another backend"
+            )
+        checksum = functools.partial(module.packed_checksum, num_workers=workers)
+        layout = module.packed_layout(planned.text)
+        file = PackedFile(self.cache, weights, program, layout, checksum)
+        if (found := file.open()) is not None:
+            packed = found.pop(PACKED)
+            return made(arrays_of(found), packed=packed), f"mapped from {file.path}"
+        arrays = arrays_of()
+        executable = made(arrays)
+        problem = file.write(executable, arrays)
+        return executable, problem or f"written to {file.path}"
+
 
 def open_model(
     model: str | os.PathLike[str] | Weights,
@@ -78,26 +134,37 @@ def open_model(
         raise ValueError(
             "cache keeps the packed weights of files; leave it out beside ArrayWeights"
         )
-    cache = cache_folder(settings.cache, weights.path)
-    decoder, types = decoder_of(weights), (settings.quantize, settings.quantize_head)
+    cache, decoder = cache_folder(settings.cache, weights.path), decoder_of(weights)
     end_tokens = settings.end_tokens
-    if end_tokens is None:  # the tokens in the files that the model can choose
-        if problem := problem_with_end_tokens(weights):
+    if end_tokens is None:  # those that the model can choose
+        if weights.end_tokens is None and (problem := problem_with_end_tokens(weights)):
             raise FileFormatError(problem)
-        found = end_tokens_of(weights)
+        found = end_tokens_of(weights) | (weights.end_tokens or set())
         end_tokens = frozenset(token for token in found if token < decoder.vocabulary)
     check_end_tokens(end_tokens, decoder.vocabulary)
+    quantize = settings.quantize, settings.quantize_head
 
-    @functools.lru_cache(maxsize=4)
+    @functools.cache
     def whole(limits: Limits) -> Program:
         program = program_of(decoder, weights, limits, settings.cache_dtype)
-        return quantized_program(program, *types)
+        return quantized_program(program, *quantize)
 
+    @functools.cache
     def planned(limits: Limits, rank: int) -> PlannedProgram:
         return PlannedProgram(whole(limits), choice, settings.num_workers, ranks, rank)
 
-    made, length_by = _program_that_fits_all(settings, planned, decoder.usual_context, ranks)
-    warn_if_nothing_is_quantized(made.program, *types)
+    def plan(rank: int) -> tuple[int, ...]:
+        context, asked = decoder.usual_context, settings.limits
+        if settings.max_seq_length is None:
+            asked = settings.limits_for(min(context, _MOST_BY_DEFAULT))
+        limits, decided_by = _limits_that_fit(settings, context, planned(asked, rank))
+        if limits != asked:  # a program of about these limits says more exactly what they take
+            limits, decided_by = _limits_that_fit(settings, context, planned(limits, rank))
+        return limits.max_seq_length, limits.num_pages, _DECIDED_BY.index(decided_by)
+
+    length, num_pages, decided_by = ranks.least_of(plan)
+    made = planned(replace(settings.limits_for(length), num_pages=num_pages), ranks.rank)
+    warn_if_nothing_is_quantized(made.program, *quantize)
     made.require_memory()
     metadata = weights.metadata
     start = metadata.get("tokenizer.ggml.bos_token_id", metadata.get("bos_token_id"))
@@ -109,124 +176,66 @@ def open_model(
         end_tokens=end_tokens,
         activations=settings.activations,
     )
-    activations, activations_by = _activations_of(weights, settings, made)
-    options = replace(settings, activations=activations).options
-    name = str(weights.path)
-    return KernelModel(name, made, facts, length_by, options, activations_by, weights, cache)
+    decided = _DECIDED_BY[decided_by], *_options_of(weights, settings, made.executor)
+    return KernelModel(str(weights.path), made, facts, *decided, weights, cache)
 
 
-def _activations_of(
-    weights: Weights, settings: KernelSettings, planned: PlannedProgram
-) -> tuple[str | None, str]:
-    """Return what activations are rounded to, None for the executor's default, and what decided.
+def _options_of(
+    weights: Weights, settings: KernelSettings, executor: Executor
+) -> tuple[dict[str, object], str]:
+    """Return the executor's options, and what decided on what activations are rounded to.
 
     The model's own type is the default where the executor has instructions for it. Elsewhere the
     rounding would cost accuracy and no step would be faster.
     """
-    if settings.activations is not None:
-        return settings.activations, settings.activations_by
-    if weights.activations is None or settings.quantize is not None:
-        return None, settings.activations_by
-    executor = planned.executor
     has_products = getattr(executor.module, "has_bfloat16_products", None)
-    if has_products is None:
-        return None, settings.activations_by
+    is_asked_for = settings.activations is not None or settings.quantize is not None
+    if is_asked_for or weights.activations is None or has_products is None:
+        return settings.options, settings.activations_by
     if not has_products():
-        return None, f"the default, since {executor.backend} has no instructions for bfloat16 here"
-    return weights.activations, f"the model, since {executor.backend} has instructions for it here"
+        reason = f"since {executor.backend} has no instructions for bfloat16 here"
+        return settings.options, f"the default, {reason}"
+    options = settings.options | {"activations": weights.activations}
+    return options, f"the model, since {executor.backend} has instructions for it here"
 
 
-def _program_that_fits_all(
-    settings: KernelSettings,
-    planned: Callable[[Limits, int], PlannedProgram],
-    context: int,
-    ranks: Communicator,
-) -> tuple[PlannedProgram, str]:
-    """Return what `_program_that_fits` does, with the least length and pages of all ranks."""
-    if ranks.world_size == 1:
-        return _program_that_fits(settings, lambda limits: planned(limits, 0), context)
-
-    def plan(rank: int) -> tuple[int, ...]:
-        made, decided_by = _program_that_fits(settings, lambda each: planned(each, rank), context)
-        limits = made.program.limits
-        return limits.max_seq_length, limits.num_pages, _DECIDED_BY.index(decided_by)
-
-    length, num_pages, decided_by = ranks.least_of(plan)
-    limits = replace(settings.limits(length), num_pages=num_pages)
-    return planned(limits, ranks.rank), _DECIDED_BY[decided_by]
-
-
-def _program_that_fits(
-    settings: KernelSettings, planned: Callable[[Limits], PlannedProgram], context: int
-) -> tuple[PlannedProgram, str]:
-    """Return a model's program, and what decided on its longest sequence.
+def _limits_that_fit(
+    settings: KernelSettings, context: int, made: PlannedProgram
+) -> tuple[Limits, str]:
+    """Return the limits of a model's program, and what decided on its longest sequence.
 
     Without a length in the settings, it is the longest that memory and the model, whose own is
     `context`, have room for, up to 2**20: caches may take half of the memory that the weights
-    leave. Requests share that half where they cannot all be so long.
+    leave. Requests share that half where they cannot all be so long. The program `made` is for the
+    length that is asked for, or for the longest that there may be.
     """
-    length = settings.max_seq_length
-    made = planned(settings.limits(context if length is None else length))
-    bounds = made.program.limits
-    num_pages = _pages_that_fit(made, planned)
-    decided_by = "max_seq_length"
-    if length is None:
-        most = DEFAULT_SEQ_LENGTH if num_pages is None else num_pages * bounds.page_size
-        reason = "the default" if num_pages is None or most > _MOST_BY_DEFAULT else "memory"
-        most = min(most, _MOST_BY_DEFAULT)
-        length, decided_by = (context, "the model") if context <= most else (most, reason)
-        bounds = settings.limits(length)
+    limits, decided_by = made.program.limits, "max_seq_length"
+    num_pages = made.pages_that_fit
+    if settings.max_seq_length is None:
+        most = DEFAULT_SEQ_LENGTH if num_pages is None else num_pages * limits.page_size
+        is_default = num_pages is None or most >= _MOST_BY_DEFAULT
+        length, decided_by = min(most, _MOST_BY_DEFAULT), "the default" if is_default else "memory"
+        if context <= length:
+            length, decided_by = context, "the model"
+        limits = settings.limits_for(length)
     if settings.max_num_pages is None and num_pages is not None:
-        most = max(num_pages, bounds.pages_per_request)
-        bounds = replace(bounds, num_pages=min(bounds.num_pages, most))
-    return made if made.program.limits == bounds else planned(bounds), decided_by
-
-
-def _pages_that_fit(
-    made: PlannedProgram, planned: Callable[[Limits], PlannedProgram]
-) -> int | None:
-    """Return how many pages half of the memory has room for that a program without pages leaves.
-
-    Where all pages of the given program fit, it is at least their number.
-    """
-    allowed, bounds = made.allowed, made.program.limits
-    if allowed is None or not made.program.caches:
-        return None
-    pages = max(bounds.num_pages, bounds.pages_per_request)
-    if pages == bounds.num_pages and 2 * made.total <= allowed:
-        return pages
-    # What a page takes, with the longer tables and the other logits that may be changed of a longer
-    # sequence: the mean of as many as one request needs.
-    pages = -(-min(bounds.max_seq_length, _MOST_BY_DEFAULT) // bounds.page_size)
-    length = min(pages * bounds.page_size, bounds.max_seq_length)
-    first = planned(replace(bounds, max_seq_length=1, num_pages=1)).total
-    more = planned(replace(bounds, max_seq_length=length, num_pages=1 + pages)).total
-    if math.isinf(more):
-        return 1
-    page = max(1, int(more - first) // pages)
-    return max(1, (allowed - int(first) + page) // 2 // page)
+        most = max(num_pages, limits.pages_per_request)
+        limits = replace(limits, num_pages=min(limits.num_pages, most))
+    return limits, decided_by
 
 
 def described_model(
-    layers: Layers,
+    name: str,
+    described: tuple[Program, str, str],
     settings: KernelSettings,
     choice: ExecutorChoice,
     ranks: Communicator,
 ) -> KernelModel:
-    """Return the model of layers by hand, or the stand-in if there are none."""
-    if layers.is_empty:
-        stand_in.add_layers(layers)
-    program, logits, tokens = layers.described_program()
+    """Return the model of layers by hand: a program, and the names of its logits and tokens."""
+    program, logits, tokens = described
     end_tokens = settings.end_tokens or frozenset()
     check_end_tokens(end_tokens, program.values[logits].columns)
-    facts = ModelFacts(layers.name, logits, tokens, 0, end_tokens, settings.activations)
+    facts = ModelFacts(name, logits, tokens, 0, end_tokens, settings.activations)
     planned = PlannedProgram(program, choice, settings.num_workers, ranks)
     decided_by = settings.length_by, settings.options, settings.activations_by
-    return KernelModel(layers.name, planned, facts, *decided_by)
-
-
-def rank_name(model: str | os.PathLike[str] | Weights | None) -> str:
-    """Return what the ranks of a model in one process find each other by."""
-    if model is None:
-        return "layers"
-    return os.fspath(model if isinstance(model, (str, os.PathLike)) else model.path)
+    return KernelModel(name, planned, facts, *decided_by)

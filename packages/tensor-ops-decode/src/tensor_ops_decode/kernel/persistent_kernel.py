@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import inspect
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -10,23 +10,15 @@ from typing import Any, NoReturn
 from tensor_ops_decode.arguments import check_progress
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.executors.choice import ExecutorChoice
-from tensor_ops_decode.executors.compilation import compile_program
 from tensor_ops_decode.executors.sources import TensorArrays
-from tensor_ops_decode.kernel.arguments import (
-    KernelSettings,
-    check_model,
-    check_names,
-    check_setting,
-    given_end_tokens,
-)
+from tensor_ops_decode.kernel import stand_in
+from tensor_ops_decode.kernel.arguments import KernelSettings, check_names
 from tensor_ops_decode.kernel.explanation import KernelExplanation, rounded_options
 from tensor_ops_decode.kernel.export import export_model
-from tensor_ops_decode.kernel.forwarding import forward
 from tensor_ops_decode.kernel.layers import Layers
-from tensor_ops_decode.kernel.opening import KernelModel, described_model, open_model, rank_name
+from tensor_ops_decode.kernel.opening import KernelModel, described_model, open_model
 from tensor_ops_decode.kernel.rank_facts import facts_of_ranks
 from tensor_ops_decode.kernel.session import Session
-from tensor_ops_decode.kernel.stand_in import name_of_layers
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.program.phases import kinds_together
 from tensor_ops_decode.program.step_reads import StepReads
@@ -37,7 +29,7 @@ from tensor_ops_decode.weights import Weights
 __all__ = ["PersistentKernel"]
 
 
-class PersistentKernel:
+class PersistentKernel(Session, Layers):
     """A language model whose decode step is one native call.
 
     A kernel runs the model of a file, or one that is described with the ``_layer`` methods, or a
@@ -153,18 +145,17 @@ class PersistentKernel:
         **unknown: object,
     ) -> None:
         check_names(unknown, PersistentKernel.__init__.__kwdefaults__ or ())
-        check_setting(mode, num_workers)
-        given = {"num_speculative_tokens": num_speculative_tokens, "cache": cache}
-        check_model(model, {**given, "quantize": quantize, "quantize_head": quantize_head})
         self._settings = settings = KernelSettings(
+            mode=mode,
+            model=model,
+            num_workers=num_workers,
             max_seq_length=max_seq_length,
             max_num_batched_requests=max_num_batched_requests,
             max_num_batched_tokens=max_num_batched_tokens,
             max_num_pages=max_num_pages,
             page_size=page_size,
             num_speculative_tokens=num_speculative_tokens,
-            num_workers=num_workers,
-            end_tokens=None if eos_token_id is None else given_end_tokens(eos_token_id),
+            eos_token_id=eos_token_id,
             activations=activations,
             cache_dtype=cache_dtype,
             quantize=quantize,
@@ -172,29 +163,20 @@ class PersistentKernel:
             cache=cache,
             use_cutlass_kernel=use_cutlass_kernel,
         )
-        self._ranks = ranks = chosen_ranks(communicator, world_size, mpi_rank, rank_name(model))
+        ranks = chosen_ranks(communicator, world_size, mpi_rank, settings.name_among_ranks)
+        Session.__init__(self, ranks)
+        Layers.__init__(self, settings.limits, cache_dtype)
         self._choice = ExecutorChoice(
-            backend,
-            fallback_backends,
-            refusal=settings.refusal,
-            refused_by=settings.refused_by,
-            among_ranks=ranks.world_size > 1,
+            backend, fallback_backends, settings.refusal, among_ranks=ranks.world_size > 1
         )
-        self._executor = self._choice.executor()
         self._model: KernelModel | None = None
-        if model is not None:
+        if model is None:
+            self._executor = self._choice.executor()
+        else:
             self._model = open_model(model, settings, self._choice, ranks)
             self._executor = self._model.planned.executor
+        self._name = "the layers described by hand"
         self._packed_file: str | None = None
-        self._session = session = Session(ranks)
-        of_file = None if self._model is None else self._model.name
-
-        def check(where: str) -> None:
-            session.check_describing(where)
-            if of_file is not None:
-                raise ProgramError(f"{where}: the kernel runs {of_file}; leave model= out")
-
-        self._layers = Layers(settings.limits(), cache_dtype, check)
 
     def compile(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Make the program ready to run: nothing is allocated after that.
@@ -218,31 +200,33 @@ class PersistentKernel:
             If another rank has another program, backend or version, or has failed.
         """
         check_progress(progress)
-        with self._session.held():
-            self._session.check_describing("compile")
-            make = functools.partial(self._compiled, progress)
-            executable = self._ranks.compiled(self._described, make)
-            model = self._known_model()
-            self._session.start(model.planned.program, model.facts, executable, self.backend)
-            self._layers.attached = {}  # the executable holds what it has not copied
+        with self._held():
+            self._check_compilable("compile")
+            executable = self._ranks.compiled(self._described, lambda: self._compiled(progress))
+            self._start(self.program, self._known_model().facts, executable)
+            self._attached = {}  # the executable holds what it has not copied
+
+    def _check_describing(self, where: str) -> None:
+        self._check_compilable(where)
+        if self._model is not None and self._model.weights is not None:
+            raise ProgramError(f"{where}: the kernel runs {self._model.name}; leave model= out")
 
     def _described(self) -> Facts:
         """Describe the model if it is one of layers, and return what all ranks must have alike."""
         if self._model is None or self._model.weights is None:
-            arguments = self._layers, self._settings, self._choice, self._ranks
-            self._model = described_model(*arguments)
+            if not self._declared:
+                stand_in.add_layers(self, self._settings.limits)
+                self._name = stand_in.DESCRIPTION
+            described = self._described_program()
+            self._model = described_model(
+                self._name, described, self._settings, self._choice, self._ranks
+            )
         self._executor = self._model.planned.executor
-        is_shared = self._ranks.world_size > 1
-        return facts_of_ranks(self._model, self._settings) if is_shared else {}
+        return facts_of_ranks(self._model, self._settings) if self.world_size > 1 else {}
 
     def _compiled(self, progress: Callable[[int, int], None] | None) -> Any:
         """Return the executable of this rank."""
-        model = self._known_model()
-        model.planned.require_memory(model.options)
-        arrays = self._layers.attached, model.weights, model.cache
-        executable, self._packed_file = compile_program(
-            model.planned, *arrays, options=model.options, progress=progress
-        )
+        executable, self._packed_file = self._known_model().compiled(self._attached, progress)
         return executable
 
     def export(
@@ -269,7 +253,7 @@ class PersistentKernel:
         OSError
             If the folder cannot be written, or exists.
         """
-        with self._session.held():
+        with self._held():
             model = self._model
             if model is None or model.weights is None:
                 raise ValueError("export() writes the model of a file; make the kernel with model=")
@@ -305,45 +289,21 @@ class PersistentKernel:
             raise RuntimeError("the program is known once compile() has been called")
         return self._model
 
-    @property
-    def backend(self) -> str:
-        """The backend that runs the kernel."""
-        return self._executor.backend
-
-    @property
-    def world_size(self) -> int:
-        """How many ranks share the model."""
-        return self._ranks.world_size
-
-    @property
-    def mpi_rank(self) -> int:
-        """Which of them this one is."""
-        return self._ranks.rank
-
-    @property
-    def requests(self) -> tuple[int, ...]:
-        """The active requests, in the order in which they were added."""
-        return self._session.active
-
-    @property
-    def waiting(self) -> tuple[int, ...]:
-        """The active requests that wait for `extend`, in the order in which they were added."""
-        return self._session.waiting
-
     def explain(self) -> KernelExplanation:
         """Return which backend runs the kernel and why, its limits, its memory, what it reads."""
-        executor, executable, settings = self._executor, self._session.executable, self._settings
+        executor, executable, settings = self._executor, self._executable, self._settings
         model, decided = self._model, settings if self._model is None else self._model
         program = None if model is None else model.planned.program
+        name = self._name if self._declared else stand_in.DESCRIPTION
         options = decided.options if executable is None else executable.options
         options, activations_by = rounded_options(options, decided.activations_by, program)
         return KernelExplanation(
             executor.backend,
-            name_of_layers(self._layers) if model is None else model.name,
+            name if model is None else model.name,
             executor.decided_by,
             executor.mode,
             executor.steps,
-            self._layers.limits if program is None else program.limits,
+            settings.limits if program is None else program.limits,
             decided.length_by,
             options,
             activations_by,
@@ -356,41 +316,8 @@ class PersistentKernel:
             {} if program is None else kinds_together(program, executable),
         )
 
-    close = forward("_session", Session.close)
-    __call__ = forward("_session", Session.__call__)
-    run = forward("_session", Session.run)
-    synchronize = forward("_session", Session.synchronize)
-    add_request = forward("_session", Session.add_request)
-    check_request = forward("_session", Session.check_request)
-    extend = forward("_session", Session.extend)
-    has_room = forward("_session", Session.has_room)
-    tokens = forward("_session", Session.tokens)
-    finish_reason = forward("_session", Session.finish_reason)
-    error = forward("_session", Session.error)
-    logits = forward("_session", Session.logits)
-    logprobs = forward("_session", Session.logprobs)
-    num_shared = forward("_session", Session.num_shared)
-    num_accepted = forward("_session", Session.num_accepted)
-    remove = forward("_session", Session.remove)
-    reset = forward("_session", Session.reset)
-    profile = forward("_session", Session.profile)
-    read_bandwidth = forward("_session", Session.read_bandwidth)
 
-    attach_input = forward("_layers", Layers.attach_input)
-    new_tensor = forward("_layers", Layers.new_tensor)
-    embed_layer = forward("_layers", Layers.embed_layer)
-    rmsnorm_layer = forward("_layers", Layers.rmsnorm_layer)
-    linear_layer = forward("_layers", Layers.linear_layer)
-    linear_with_residual_layer = forward("_layers", Layers.linear_with_residual_layer)
-    rmsnorm_linear_layer = forward("_layers", Layers.rmsnorm_linear_layer)
-    attention_layer = forward("_layers", Layers.attention_layer)
-    paged_attention_layer = forward("_layers", Layers.paged_attention_layer)
-    silu_mul_layer = forward("_layers", Layers.silu_mul_layer)
-    silu_mul_linear_with_residual_layer = forward(
-        "_layers", Layers.silu_mul_linear_with_residual_layer
-    )
-    gelu_mul_layer = forward("_layers", Layers.gelu_mul_layer)
-    elementwise_add_layer = forward("_layers", Layers.elementwise_add_layer)
-    allreduce_layer = forward("_layers", Layers.allreduce_layer)
-    select_layer = forward("_layers", Layers.select_layer)
-    argmax_layer = forward("_layers", Layers.argmax_layer)
+# Python names a method so in its own errors of wrong arguments.
+for _method in (*vars(Session).values(), *vars(Layers).values()):
+    if inspect.isfunction(_method):
+        _method.__qualname__ = f"PersistentKernel.{_method.__name__}"

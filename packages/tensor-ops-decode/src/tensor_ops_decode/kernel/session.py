@@ -1,8 +1,11 @@
 """What runs in a kernel: its requests and its executable, which one thread at a time uses."""
 
 import math
+import os
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -10,11 +13,15 @@ import numpy as np
 from tensor_ops import BackendError
 from tensor_ops_decode.arguments import check_seconds, whole
 from tensor_ops_decode.completion import TokenLogprob
-from tensor_ops_decode.errors import CapacityError, LogitsError
-from tensor_ops_decode.kernel.exclusive_use import ExclusiveUse
+from tensor_ops_decode.errors import CapacityError, LogitsError, ProgramError
+from tensor_ops_decode.executors.choice import Executor
+from tensor_ops_decode.kernel.export import ModelFacts
 from tensor_ops_decode.kinds.kind import Array
-from tensor_ops_decode.serving.request import checked_request, checked_tokens
-from tensor_ops_decode.serving.requests import last_of_each
+from tensor_ops_decode.program import Program
+from tensor_ops_decode.ranks.communicator import Communicator
+from tensor_ops_decode.serving.request import Request, checked_request, checked_tokens
+from tensor_ops_decode.serving.requests import Requests, last_of_each
+from tensor_ops_decode.serving.sampling import Sampling
 from tensor_ops_decode.serving.step_times import StepProfile
 
 __all__ = ["Session"]
@@ -25,14 +32,58 @@ _MOST_SECONDS = 0.05
 _MOST_STEPS = 32
 
 
-class Session(ExclusiveUse):
-    """The requests of a kernel, which run once the session has started, on all ranks alike.
+class Session:
+    """The requests of a kernel, and their executable, from its start until they are closed.
 
-    Most methods are methods of the kernel too, with the same docstring.
+    All ranks run them alike.
     """
 
+    _executor: Executor
+    _program: Program
+    _facts: ModelFacts
+
+    def __init__(self, ranks: Communicator) -> None:
+        self._ranks = ranks
+        self._lock = threading.RLock()
+        self._process, self._is_closed = os.getpid(), False
+        # None before the start, and once it is closed.
+        self._executable: Any = None
+        self._requests: Requests | None = None
+
+    def _start(self, program: Program, facts: ModelFacts, executable: Any) -> None:
+        """Let requests run on the executable of a program."""
+        self._program, self._facts = program, facts
+        self._requests = Requests(program, executable, facts.logits, facts.tokens, self._ranks)
+        self._executable = executable
+
+    def close(self) -> None:
+        """Free the memory; everything after that is an error, except for closing again."""
+        if self._process != os.getpid():  # where the lock may be held by a thread that is gone
+            self._executable, self._is_closed = None, True
+            return
+        with self._lock:
+            executable, self._executable, self._is_closed = self._executable, None, True
+            if executable is not None:
+                executable.close()
+            self._ranks.close()
+
     @property
-    def active(self) -> tuple[int, ...]:
+    def backend(self) -> str:
+        """The backend that runs the kernel."""
+        return self._executor.backend
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks share the model."""
+        return self._ranks.world_size
+
+    @property
+    def mpi_rank(self) -> int:
+        """Which of them this one is."""
+        return self._ranks.rank
+
+    @property
+    def requests(self) -> tuple[int, ...]:
         """The active requests, in the order in which they were added."""
         with self._in_use() as requests:
             return requests.active
@@ -93,10 +144,8 @@ class Session(ExclusiveUse):
             settings of sampling, which are about tokens that the kernel chooses.
         """
         with self._in_use() as requests:
-            count = self._likeliest(logprobs, choose, sampling)
-            prompt, how = checked_request(self._program, tokens, max_new_tokens, sampling)
-            ends = self._ends(end_tokens, ignore_eos)
-            return requests.add(prompt, ends, max_new_tokens, how, count, choose, announce)
+            given = max_new_tokens, ignore_eos, end_tokens, logprobs, choose
+            return requests.add(self._request(tokens, *given, sampling), announce)
 
     def check_request(
         self,
@@ -113,9 +162,8 @@ class Session(ExclusiveUse):
     ) -> None:
         """Raise the error that `add_request` would, unless it is that no more may be added now."""
         with self._in_use():
-            self._likeliest(logprobs, choose, sampling)
-            checked_request(self._program, tokens, max_new_tokens, sampling)
-            self._ends(end_tokens, ignore_eos)
+            given = max_new_tokens, ignore_eos, end_tokens, logprobs, choose
+            self._request(tokens, *given, sampling)
 
     def extend(self, request: int, tokens: Sequence[int]) -> None:
         """Give a request of ``choose=False`` its next tokens, for which it waits.
@@ -365,31 +413,77 @@ class Session(ExclusiveUse):
         """
         with self._in_use():
             self._require("read_bandwidth")
-            bandwidth: float = self.executable.read_bandwidth()
+            bandwidth: float = self._executable.read_bandwidth()
             return bandwidth
 
-    def _ends(self, given: Sequence[int] | None, ignore_eos: bool) -> frozenset[int]:
-        """Return the tokens that end a request."""
-        if given is None:
-            return frozenset() if ignore_eos else self._facts.end_tokens
-        tokens = checked_tokens(self._program, given, "end_tokens") if np.size(given) else ()
-        return frozenset() if ignore_eos else frozenset(tokens)
-
-    def _likeliest(
-        self, logprobs: int | None, choose: bool, sampling: Mapping[str, Any]
-    ) -> int | None:
-        """Return how many of the likeliest tokens a request notes, if its arguments agree."""
+    def _request(
+        self,
+        tokens: Sequence[int],
+        max_new_tokens: int | None,
+        ignore_eos: bool,
+        end_tokens: Sequence[int] | None,
+        logprobs: int | None,
+        choose: bool,
+        sampling: Mapping[str, Any],
+    ) -> Request:
+        """Return a request that can be added, or raise an error."""
         if not choose and (logprobs is not None or sampling):
             names = ", ".join(["logprobs"] * (logprobs is not None) + [*sampling])
             raise ValueError(
                 f"with choose=False the caller chooses the tokens, by logits(); leave out {names}"
             )
-        return None if logprobs is None else whole("logprobs", logprobs, 0)
+        count = None if logprobs is None else whole("logprobs", logprobs, 0)
+        prompt, how = checked_request(self._program, tokens, max_new_tokens, sampling)
+        ends: Iterable[int] = self._facts.end_tokens
+        if end_tokens is not None:
+            has_any = np.size(end_tokens)
+            ends = checked_tokens(self._program, end_tokens, "end_tokens") if has_any else ()
+        ends = frozenset(() if ignore_eos else ends)
+        return Request(prompt, ends, max_new_tokens, how, count, choose)
 
     def _require(self, method: str) -> None:
         """Raise a BackendError unless the executable has an optional method."""
-        if not hasattr(self.executable, method):
+        if not hasattr(self._executable, method):
             raise BackendError(
-                f"the executor of backend {self._backend!r} has no {method}(); measure with "
+                f"the executor of backend {self.backend!r} has no {method}(); measure with "
                 "backend='cpp' or 'python'"
             )
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Hold the lock, in the process that made the kernel and before it is closed."""
+        self._check_open()  # first: in a forked process, a thread that is gone may hold the lock
+        with self._lock:
+            self._check_open()  # another thread may have closed the kernel
+            yield
+
+    def _check_compilable(self, where: str) -> None:
+        """Raise an error if there is an executable already, or no kernel any more."""
+        self._check_open()
+        if self._executable is not None:
+            raise ProgramError(f"{where}: the kernel is compiled already")
+
+    @contextmanager
+    def _in_use(self) -> Iterator[Requests]:
+        """Hold the lock and give the requests, if they can run."""
+        with self._held():
+            if self._requests is None:
+                raise RuntimeError("the kernel is not compiled: call compile() first")
+            yield self._requests
+
+    @contextmanager
+    def _in_step(self) -> Iterator[Requests]:
+        """Hold the lock and give the requests, with the default one if none was added."""
+        with self._in_use() as requests:
+            if not requests.were_added:
+                requests.add(Request([self._facts.start_token], frozenset(), None, Sampling()))
+            yield requests
+
+    def _check_open(self) -> None:
+        if self._process != os.getpid():
+            raise RuntimeError(
+                f"the kernel belongs to the process {self._process}, from which this one was "
+                "forked; make a kernel of its own here"
+            )
+        if self._is_closed:
+            raise ValueError("the kernel is closed; make a new one")

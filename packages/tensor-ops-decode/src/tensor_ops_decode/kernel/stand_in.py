@@ -10,24 +10,19 @@ from ml_dtypes import bfloat16
 from tensor_ops.extension import machine
 from tensor_ops_decode.executors.memory_plan import cache_bytes, require_bytes
 from tensor_ops_decode.kernel.layers import KernelTensor, Layers
-from tensor_ops_decode.program import Cache
+from tensor_ops_decode.program import Cache, Limits
 
-__all__ = ["add_layers", "name_of_layers"]
+__all__ = ["DESCRIPTION", "add_layers"]
 
 _VOCABULARY, _HIDDEN, _FFN, _LAYERS = 256, 64, 192, 2
 _HEADS, _KV_HEADS, _HEAD_SIZE = 4, 2, 16
 
-_DESCRIPTION = f"a stand-in of {_LAYERS} layers with random weights, because no model was given"
+#: What the model is called.
+DESCRIPTION = f"a stand-in of {_LAYERS} layers with random weights, because no model was given"
 
 
-def name_of_layers(layers: Layers) -> str:
-    """Return what layers are called, of which there may be none as long as more can be added."""
-    return _DESCRIPTION if layers.is_empty else layers.name
-
-
-def add_layers(layers: Layers) -> None:
+def add_layers(layers: Layers, limits: Limits) -> None:
     """Describe the stand-in; its weights are the same every time."""
-    layers.name, limits = _DESCRIPTION, layers.limits
     caches = _LAYERS * cache_bytes(limits, Cache(_KV_HEADS, _HEAD_SIZE, "float16", paged=True))
     rotary = limits.max_seq_length * _HEAD_SIZE * 4
     needed = {"caches": caches, "rotary tables": rotary}

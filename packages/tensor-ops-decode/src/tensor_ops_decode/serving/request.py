@@ -35,13 +35,8 @@ class Request:
 
     Attributes
     ----------
-    number : int
-        What a user calls it by.
-    slot : int
-        Its place in the executable, as long as it is active.
     tokens : list of int
         The prompt, then what was generated.
-    prompt_length : int
     end_tokens : frozenset of int
         The request ends when one of these is generated.
     max_new_tokens : int or None
@@ -51,6 +46,11 @@ class Request:
         How many of the likeliest tokens are noted beside each generated one; None notes nothing.
     chooses : bool
         Whether its steps choose its tokens; else they leave logits, and `extend` gives it tokens.
+    number : int
+        What a user calls it by, once it is added.
+    slot : int
+        Its place in the executable, as long as it is active.
+    prompt_length : int
     logits : ndarray or None
         Those of the next token, as its last step has left them.
     num_fed : int
@@ -67,15 +67,15 @@ class Request:
     lookup : PromptLookup
     """
 
-    number: int
-    slot: int
     tokens: list[int]
-    prompt_length: int
     end_tokens: frozenset[int]
     max_new_tokens: int | None
     sampling: Sampling
     num_likeliest: int | None = None
     chooses: bool = True
+    number: int = -1
+    slot: int = -1
+    prompt_length: int = field(init=False)
     logits: Array | None = None
     num_fed: int = 0
     num_shared: int = 0
@@ -83,6 +83,9 @@ class Request:
     logprobs: list[TokenLogprob] = field(default_factory=list)
     error: LogitsError | None = None
     lookup: PromptLookup = field(default_factory=PromptLookup)
+
+    def __post_init__(self) -> None:
+        self.prompt_length = len(self.tokens)
 
     @property
     def generated(self) -> list[int]:

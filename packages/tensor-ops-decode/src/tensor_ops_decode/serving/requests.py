@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tensor_ops_decode.errors import CapacityError
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program import Program, State
 from tensor_ops_decode.program.phases import phases_of
@@ -15,8 +16,7 @@ from tensor_ops_decode.serving.kv_cache import Beginning, PageTable
 from tensor_ops_decode.serving.logits import logits_error, token_logprob
 from tensor_ops_decode.serving.prompt_lookup import accepted
 from tensor_ops_decode.serving.request import Request, StepPart, described
-from tensor_ops_decode.serving.room import check_room
-from tensor_ops_decode.serving.sampling import Sampling, note_token, write_sampling
+from tensor_ops_decode.serving.sampling import note_token, write_sampling
 from tensor_ops_decode.serving.step_times import StepProfile, StepTimes
 
 __all__ = ["Requests", "last_of_each"]
@@ -115,41 +115,22 @@ class Requests:
         pages = self._pages.num_missing(lengths) + self._pages.pages_for(length)
         return len(lengths) < limits.max_requests and pages <= self._pages.num_free
 
-    def add(
-        self,
-        prompt: list[int],
-        end_tokens: frozenset[int],
-        max_new_tokens: int | None,
-        sampling: Sampling,
-        num_likeliest: int | None = None,
-        chooses: bool = True,
-        announce: Callable[[int], object] | None = None,
-    ) -> int:
-        """Add a request with a prompt that `checked_request` has returned; return its number."""
+    def add(self, request: Request, announce: Callable[[int], object] | None = None) -> int:
+        """Add a request, whose prompt `checked_request` has returned; return its number."""
         if len(self.active) == self._limits.max_requests:
             raise ValueError(
                 f"{len(self._active)} requests are active, which is max_num_batched_requests; "
                 "call the kernel until one ends, or remove() one"
             )
-        number, length = next(self._numbers), len(prompt)
+        request.number = next(self._numbers)
         if announce is not None:
-            announce(number)
-        used = {request.slot for request in self._active.values()}
-        slot = min(set(range(self._limits.max_requests)) - used)
-        write_sampling(self._arrays, slot, sampling, prompt)
+            announce(request.number)
+        used = {each.slot for each in self._active.values()}
+        request.slot = min(set(range(self._limits.max_requests)) - used)
+        write_sampling(self._arrays, request.slot, request.sampling, request.tokens)
         self.were_added = True
-        self._active[number] = Request(
-            number,
-            slot,
-            prompt,
-            length,
-            end_tokens,
-            max_new_tokens,
-            sampling,
-            num_likeliest,
-            chooses,
-        )
-        return number
+        self._active[request.number] = request
+        return request.number
 
     def find(self, number: int) -> Request:
         """Return a request, active or ended."""
@@ -254,7 +235,7 @@ class Requests:
             if self.waiting:
                 what = f"ready for a step: extend() those that wait for tokens, {[*self.waiting]}"
             raise RuntimeError(f"no request is {what}")
-        check_room(plan, self._limits, self._pages)
+        self._check_room(plan)
         if self._most_guesses:
             plan = self._with_guesses(plan)
         most_steps = self._times.steps_within(len(plan), max_seconds, most_steps)
@@ -265,6 +246,26 @@ class Requests:
         counts, rows = self._fill(plan)
         self._rows = {}
         return _Step(plan, counts, rows, num_steps)
+
+    def _check_room(self, plan: list[StepPart]) -> None:
+        """Raise a CapacityError unless there is room for a step."""
+        limits, lengths = self._limits, {part.request.slot: part.length for part in plan}
+        full = self._pages.first_without(lengths)
+        for request, _, _ in plan:
+            number = request.number
+            if lengths[request.slot] > limits.max_seq_length:
+                raise CapacityError(
+                    f"request {number} has come to max_seq_length, {limits.max_seq_length} "
+                    "tokens; remove() it, or make a kernel for longer sequences",
+                    number,
+                )
+            if request.slot == full:
+                raise CapacityError(
+                    f"request {number} needs another page of {limits.page_size} tokens, and the "
+                    f"{limits.num_pages} pages are in use; remove() a request, or make a kernel "
+                    "with a larger max_num_pages",
+                    number,
+                )
 
     def _num_steady_steps(self, most: int) -> int:
         """Return how many steps can run in a row: each is fed what the one before has chosen."""

@@ -123,11 +123,14 @@ class Weights(ABC):
         The metadata of a GGUF file, or what config.json says.
     activations : str or None
         What a kernel rounds activations to by default, where its backend is faster with that.
+    end_tokens : frozenset of int or None
+        What ends an answer besides what the metadata say, once a tokenizer has been asked.
     """
 
     path: str
     metadata: Mapping[str, Any]
     activations: str | None = None
+    end_tokens: frozenset[int] | None = None
 
     @property
     def config(self) -> str:

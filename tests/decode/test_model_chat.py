@@ -9,7 +9,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase, ProcessorMixin
 import tensor_ops_decode
 from byte_models import TEMPLATE, save_model
 from tensor_ops.__main__ import main
-from tensor_ops_decode.generation.chat_model import REFUSED
+from tensor_ops_decode.generation.model import REFUSED
 
 USER = [{"role": "user", "content": "hi"}]
 SAID = [*USER, {"role": "assistant", "content": "so "}]
