@@ -91,7 +91,7 @@ DAMAGES = [
     (changed_json("model.json", context_length=7), "context_length is 7, but that of its program"),
     (changed_json("model.json", num_layers=7), "num_layers is 7, but that of its program is 2"),
     (changed_json("model.json", weights_sha256="0"), "they are of different exports"),
-    (changed_json("program.json", version=2), "program.json: program: version must be 1, got 2"),
+    (changed_json("program.json", version=3), "program.json: program: version must be 2, got 3"),
     (changed_json("program.json", nodes=[]), "is written by no node"),
     (changed_bytes(lambda data: data[:-1]), "of which the file has"),
     (changed_bytes(lambda data: data + b"\0"), "bytes of data"),
