@@ -5,7 +5,7 @@ import numpy as np
 from node_programs import stored
 from tensor_ops_decode.program import Cache, Limits, Tensor
 from tensor_ops_decode.program.builder import Builder
-from tensor_ops_decode.program.rank_ranges import Heads
+from tensor_ops_decode.sharding.rank_ranges import Heads
 from tensor_ops_decode.weights.formats import FORMATS
 
 LIMITS = Limits(2, 6, 4, 32, 4, 16)

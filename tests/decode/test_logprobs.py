@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import tensor_ops_decode
-from tensor_ops_decode.serving.logits import token_logprob
+from tensor_ops_decode.scheduling.logits import token_logprob
 
 SETTINGS = {"max_new_tokens": 8, "ignore_eos": True}
 

@@ -14,10 +14,10 @@ from tensor_ops_decode.kinds.kind import Kind, Weight
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Limits, Program, State, Tensor
 from tensor_ops_decode.program.builder import Builder
-from tensor_ops_decode.serving.logits import logits_error
-from tensor_ops_decode.serving.request import Request
-from tensor_ops_decode.serving.requests import Requests
-from tensor_ops_decode.serving.sampling import Sampling
+from tensor_ops_decode.scheduling.logits import logits_error
+from tensor_ops_decode.scheduling.request import Request
+from tensor_ops_decode.scheduling.requests import Requests
+from tensor_ops_decode.scheduling.sampling import Sampling
 from tensor_ops_decode.weights.safetensors import open_safetensors
 
 WORDS, ROWS, COLUMNS = 6, 4, 6

@@ -3,7 +3,7 @@
 import pytest
 
 from exported_models import words
-from tensor_ops_decode.serving.sampling import Sampling
+from tensor_ops_decode.scheduling.sampling import Sampling
 from wrong_steps import ALLOWED_SAMPLINGS, WRONG_SAMPLINGS
 
 USUAL = {"temperature": 0.5, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "seed": 0}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tensor_ops_decode import CapacityError
-from tensor_ops_decode.serving.step_times import StepTimes
+from tensor_ops_decode.scheduling.step_times import StepTimes
 
 PROMPTS = [1, 2, 3], [200], list(range(20, 57)), [5, 5]
 

@@ -15,9 +15,9 @@ from tensor_ops_decode.kinds.kind import Kind
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Cache, Limits, Node, Program, State, Tensor, Value
 from tensor_ops_decode.program.builder import Builder
-from tensor_ops_decode.program.shard import shard
-from tensor_ops_decode.serving.sampling import Sampling
-from tensor_ops_decode.serving.step_times import StepProfile
+from tensor_ops_decode.scheduling.sampling import Sampling
+from tensor_ops_decode.scheduling.step_times import StepProfile
+from tensor_ops_decode.sharding.shard import shard
 from tensor_ops_decode.weights import (
     ArrayWeights,
     DeferredArray,

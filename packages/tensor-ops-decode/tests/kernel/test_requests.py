@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensor_ops_decode import CapacityError
-from tensor_ops_decode.serving.kv_cache import PageTable
+from tensor_ops_decode.scheduling.kv_cache import PageTable
 
 PROMPTS = [1, 2, 3], [200], list(range(20, 57)), [5, 5]
 

@@ -11,7 +11,7 @@ from tensor_ops_decode import Builder, Limits, Tensor
 from tensor_ops_decode.measure.benchmark import ProfiledStep, Round, Samples, measure, random_prompt
 from tensor_ops_decode.measure.figures import DecodeFigures, Stage, node_times
 from tensor_ops_decode.measure.report import draw, format_figures
-from tensor_ops_decode.serving.step_times import StepProfile
+from tensor_ops_decode.scheduling.step_times import StepProfile
 
 ROW = 64 * 4
 BYTES = ROW + 10_000 * ROW  # of a row of the table, and of all of it

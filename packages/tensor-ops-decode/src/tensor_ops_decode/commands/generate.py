@@ -23,7 +23,7 @@ from tensor_ops_decode.generation.chat_session import ChatSession, converse
 from tensor_ops_decode.generation.model import MAX_NEW_TOKENS, Model, describe
 from tensor_ops_decode.generation.standard_input import read_text
 from tensor_ops_decode.ranks.communicator import Communicator
-from tensor_ops_decode.serving.sampling import Sampling
+from tensor_ops_decode.scheduling.sampling import Sampling
 
 __all__ = ["generate"]
 

@@ -7,9 +7,9 @@ from tensor_ops.extension import CPU, load_backend, machine
 from tensor_ops_decode.executors.choice import Executor, ExecutorChoice
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Cache, Limits, Program, State
-from tensor_ops_decode.program.rank_shares import RankShares
-from tensor_ops_decode.program.shard import shard
 from tensor_ops_decode.ranks.communicator import Communicator, PlannedRank
+from tensor_ops_decode.sharding.rank_shares import RankShares
+from tensor_ops_decode.sharding.shard import shard
 
 __all__ = ["PlannedProgram", "cache_bytes", "require_bytes"]
 

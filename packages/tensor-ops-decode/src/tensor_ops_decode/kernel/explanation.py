@@ -7,8 +7,8 @@ from tensor_ops.extension import Step
 from tensor_ops_decode.kernel.arguments import by_argument
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Limits, Program
-from tensor_ops_decode.program.rank_shares import RankShares
 from tensor_ops_decode.program.step_reads import StepReads
+from tensor_ops_decode.sharding.rank_shares import RankShares
 from tensor_ops_decode.weights.formats import FORMATS
 
 __all__ = ["KernelExplanation", "rounded_options"]

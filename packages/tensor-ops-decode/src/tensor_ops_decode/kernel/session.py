@@ -19,10 +19,10 @@ from tensor_ops_decode.kernel.export import ModelFacts
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.ranks.communicator import Communicator
-from tensor_ops_decode.serving.request import Request, checked_request, checked_tokens
-from tensor_ops_decode.serving.requests import Requests, last_of_each
-from tensor_ops_decode.serving.sampling import Sampling
-from tensor_ops_decode.serving.step_times import StepProfile
+from tensor_ops_decode.scheduling.request import Request, checked_request, checked_tokens
+from tensor_ops_decode.scheduling.requests import Requests, last_of_each
+from tensor_ops_decode.scheduling.sampling import Sampling
+from tensor_ops_decode.scheduling.step_times import StepProfile
 
 __all__ = ["Session"]
 

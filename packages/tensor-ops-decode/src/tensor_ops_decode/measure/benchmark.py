@@ -11,8 +11,8 @@ from tensor_ops_decode.arguments import whole
 from tensor_ops_decode.kernel.persistent_kernel import PersistentKernel
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.program.step_rules import vocabulary
-from tensor_ops_decode.serving.request import check_lengths
-from tensor_ops_decode.serving.step_times import StepProfile
+from tensor_ops_decode.scheduling.request import check_lengths
+from tensor_ops_decode.scheduling.step_times import StepProfile
 
 __all__ = ["ProfiledStep", "Round", "Samples", "measure", "random_prompt"]
 

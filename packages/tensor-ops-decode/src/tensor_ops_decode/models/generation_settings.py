@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tensor_ops_decode.arguments import whole
-from tensor_ops_decode.serving.sampling import Sampling
+from tensor_ops_decode.scheduling.sampling import Sampling
 from tensor_ops_decode.weights import FileFormatError, Weights
 from tensor_ops_decode.weights.gguf import GgufFile
 

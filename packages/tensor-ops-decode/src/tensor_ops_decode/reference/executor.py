@@ -17,11 +17,11 @@ from tensor_ops_decode.kinds.cache_types import rounded
 from tensor_ops_decode.kinds.kind import Array, Call
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Cache, Node, Program, State
-from tensor_ops_decode.program.rank_rules import check_ranks
 from tensor_ops_decode.program.records import PER_EDIT, PER_REQUEST
 from tensor_ops_decode.program.step_rules import check_step, check_steps, check_tensors, vocabulary
 from tensor_ops_decode.ranks.group import RankGroup
 from tensor_ops_decode.reference.memory import memory_of, new_arrays, shapes_of_cache
+from tensor_ops_decode.sharding.rank_rules import check_ranks
 from tensor_ops_decode.weights.formats import FORMATS
 
 __all__ = ["ReferenceExecutable", "compile_program", "program_memory", "supports_program"]

@@ -6,7 +6,7 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from tensor_ops_decode.program.rank_ranges import GatedColumns, Heads, Logits
+from tensor_ops_decode.sharding.rank_ranges import GatedColumns, Heads, Logits
 
 MOST_RANKS = 16
 BLOCKS = (1, 32, 256)

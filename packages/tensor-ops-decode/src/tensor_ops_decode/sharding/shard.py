@@ -8,12 +8,12 @@ from typing import Any
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program.builder import Builder
-from tensor_ops_decode.program.divisible_parts import DivisiblePart, divisible_parts
 from tensor_ops_decode.program.node_slots import matrices_of
 from tensor_ops_decode.program.program import Program
-from tensor_ops_decode.program.rank_ranges import Heads, Logits
 from tensor_ops_decode.program.records import Node, new_name
-from tensor_ops_decode.program.tensor_parts import TensorParts
+from tensor_ops_decode.sharding.divisible_parts import DivisiblePart, divisible_parts
+from tensor_ops_decode.sharding.rank_ranges import Heads, Logits
+from tensor_ops_decode.sharding.tensor_parts import TensorParts
 
 __all__ = ["shard"]
 

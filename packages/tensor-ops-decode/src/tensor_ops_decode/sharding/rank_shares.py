@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tensor_ops_decode.program.program import Program
-from tensor_ops_decode.program.shard import shard
 from tensor_ops_decode.program.step_reads import StepReads
+from tensor_ops_decode.sharding.shard import shard
 
 __all__ = ["RankShares"]
 

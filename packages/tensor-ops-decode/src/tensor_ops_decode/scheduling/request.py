@@ -14,8 +14,8 @@ from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.program.node_slots import drawn_from
 from tensor_ops_decode.program.step_rules import vocabulary
-from tensor_ops_decode.serving.prompt_lookup import PromptLookup
-from tensor_ops_decode.serving.sampling import Sampling
+from tensor_ops_decode.scheduling.prompt_lookup import PromptLookup
+from tensor_ops_decode.scheduling.sampling import Sampling
 
 __all__ = [
     "Request",

@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from tensor_ops_decode.serving.prompt_lookup import PromptLookup
+from tensor_ops_decode.scheduling.prompt_lookup import PromptLookup
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program import Program, State
 from tensor_ops_decode.program.phases import phases_of
 from tensor_ops_decode.ranks.communicator import ONE_RANK, Communicator
-from tensor_ops_decode.serving.kv_cache import Beginning, PageTable
-from tensor_ops_decode.serving.logits import logits_error, token_logprob
-from tensor_ops_decode.serving.prompt_lookup import accepted
-from tensor_ops_decode.serving.request import Request, StepPart, described
-from tensor_ops_decode.serving.sampling import note_token, write_sampling
-from tensor_ops_decode.serving.step_times import StepProfile, StepTimes
+from tensor_ops_decode.scheduling.kv_cache import Beginning, PageTable
+from tensor_ops_decode.scheduling.logits import logits_error, token_logprob
+from tensor_ops_decode.scheduling.prompt_lookup import accepted
+from tensor_ops_decode.scheduling.request import Request, StepPart, described
+from tensor_ops_decode.scheduling.sampling import note_token, write_sampling
+from tensor_ops_decode.scheduling.step_times import StepProfile, StepTimes
 
 __all__ = ["Requests", "last_of_each"]
 

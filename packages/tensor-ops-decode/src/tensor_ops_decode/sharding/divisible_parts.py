@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from tensor_ops_decode.kinds.kind import Kind, Role
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program.node_slots import matrices_of
-from tensor_ops_decode.program.rank_ranges import Division, GatedColumns, Heads, Logits
 from tensor_ops_decode.program.records import Node, Parts
+from tensor_ops_decode.sharding.rank_ranges import Division, GatedColumns, Heads, Logits
 from tensor_ops_decode.weights.formats import FORMATS
 
 __all__ = ["DivisiblePart", "divisible_parts"]

@@ -11,7 +11,7 @@ from tensor_ops_decode.completion import TokenLogprob
 from tensor_ops_decode.errors import LogitsError
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program import Program
-from tensor_ops_decode.serving.request import Request
+from tensor_ops_decode.scheduling.request import Request
 
 __all__ = ["logits_error", "token_logprob"]
 

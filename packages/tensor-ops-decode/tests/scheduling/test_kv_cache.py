@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tensor_ops_decode.serving.kv_cache import PageTable
+from tensor_ops_decode.scheduling.kv_cache import PageTable
 
 SIZE = 4
 

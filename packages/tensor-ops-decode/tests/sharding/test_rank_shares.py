@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tensor_ops_decode import Builder, Cache, Limits, PersistentKernel, Tensor, shard
-from tensor_ops_decode.program.rank_shares import RankShares
+from tensor_ops_decode.sharding.rank_shares import RankShares
 
 
 @pytest.fixture
