@@ -13,13 +13,13 @@ namespace tensor_ops::decode {
 // Nodes that run as one: a product and others, or a node alone. The rows of a norm or a gate are
 // multiplied, biases are added to the sums, then a residual is, or a gate is applied.
 struct Phase {
-  std::size_t main;                // the product, or the node alone
-  std::size_t before = kAbsent;    // the norm or gate, a node, whose rows the product multiplies
-  std::size_t after = kAbsent;     // the gate, a node, of what the product gives
-  std::size_t sum = kAbsent;       // the node that adds the residual
-  std::size_t residual = kAbsent;  // a value
-  std::vector<std::size_t> nodes;  // all of them, in order
-  std::vector<std::size_t> reads, writes;  // values
+  std::size_t main;                  // the product, or the node alone
+  std::size_t before = kAbsent;      // the norm or gate, a node, whose rows the product multiplies
+  std::size_t after = kAbsent;       // the gate, a node, of what the product gives
+  std::size_t sum = kAbsent;         // the node that adds the residual
+  std::size_t residual = kAbsent;    // a value
+  std::vector<std::size_t> nodes{};  // all of them, in order
+  std::vector<std::size_t> reads{}, writes{};  // values
 };
 
 // What an executor can run together with a product, beside biases.
