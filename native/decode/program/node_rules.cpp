@@ -42,10 +42,10 @@ bool holds(const Relation& relation, std::size_t left, std::size_t right) {
 constexpr const char* kHow[] = {"at least", "at most", "a multiple of"};
 
 // The numbers that the letters of a node's slots stand for. The first slot with a letter decides.
-class Letters {
+class DimensionVariables {
  public:
   // where: the node in words, for errors.
-  Letters(std::string where, std::size_t positions) : where_(std::move(where)) {
+  DimensionVariables(std::string where, std::size_t positions) : where_(std::move(where)) {
     letters_['P'] = {positions, "limits.max_seq_length"};
   }
 
@@ -273,7 +273,7 @@ class Rules {
   Program& program_;
   Node& node_;
   const NodeKind& kind_;
-  Letters letters_;
+  DimensionVariables letters_;
 };
 
 }  // namespace

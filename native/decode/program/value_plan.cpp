@@ -40,7 +40,7 @@ class Planner {
     for (const Phase& phase : phases_)
       for (std::size_t value : phase.writes)
         if (!is_private_[value]) place(value);
-    find_meetings(uses_shared_scratch);
+    find_barriers(uses_shared_scratch);
     return std::move(plan_);
   }
 
@@ -73,24 +73,24 @@ class Planner {
     placed_.push_back(value);
   }
 
-  void find_meetings(const std::vector<bool>& uses_shared_scratch) {
-    std::vector<Area> read, written;  // since the last meeting of all threads
+  void find_barriers(const std::vector<bool>& uses_shared_scratch) {
+    std::vector<Area> read, written;  // since the last barrier
     bool is_scratch_used = false;
     const auto overlap = [](const std::vector<Area>& areas, const Area& area) {
       return std::any_of(areas.begin(), areas.end(),
                          [&](const Area& each) { return each.overlaps(area); });
     };
     for (std::size_t p = 0; p < phases_.size(); ++p) {
-      bool meets = is_scratch_used && uses_shared_scratch[p];
+      bool is_wanted = is_scratch_used && uses_shared_scratch[p];
       for (std::size_t value : phases_[p].writes)
-        meets |= overlap(read, area(value)) || overlap(written, area(value));
-      for (std::size_t value : phases_[p].reads) meets |= overlap(written, area(value));
-      if (meets) {
+        is_wanted |= overlap(read, area(value)) || overlap(written, area(value));
+      for (std::size_t value : phases_[p].reads) is_wanted |= overlap(written, area(value));
+      if (is_wanted) {
         read.clear();
         written.clear();
         is_scratch_used = false;
       }
-      plan_.meets_before.push_back(meets);
+      plan_.barrier_before.push_back(is_wanted);
       for (std::size_t value : phases_[p].reads) read.push_back(area(value));
       for (std::size_t value : phases_[p].writes) written.push_back(area(value));
       is_scratch_used |= uses_shared_scratch[p];

@@ -1,4 +1,4 @@
-// Where the values of a program lie, and between which phases all threads have to meet.
+// Where the values of a program lie, and before which phases all threads meet at a barrier.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ struct ValuePlan {
   // memory.
   std::vector<std::size_t> offset;
   std::size_t bytes = 0;
-  std::vector<bool> meets_before;  // by phase
+  std::vector<bool> barrier_before;  // by phase
 };
 
 // uses_shared_scratch: by phase.

@@ -151,26 +151,26 @@ std::vector<std::vector<std::int32_t>> Sequences::generate(
           text("generate: sequence ", sequence->number, " is empty; append tokens first"));
   run(sequences, false);
   std::vector<std::vector<std::int32_t>> all(sequences.size());
-  std::vector<Growth> growing;
+  std::vector<Continuation> continued;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     Sequence& sequence = *sequences[i];
     if (sequence.next < 0) continue;
     all[i].push_back(sequence.next);
     sequence.tokens.push_back(sequence.next);
     sequence.has_next = sequence.has_logits = false;
-    growing.push_back({&sequence, &all[i]});
+    continued.push_back({&sequence, &all[i]});
   }
-  const auto is_done = [&](const Growth& growth) {
-    const std::int32_t last = growth.tokens->back();
-    return growth.sequence->has_next || growth.tokens->size() == max_tokens ||
-           contains(end_tokens, last) || growth.sequence->tokens.size() > longest_ ||
+  const auto is_done = [&](const Continuation& continuation) {
+    const std::int32_t last = continuation.tokens->back();
+    return continuation.sequence->has_next || continuation.tokens->size() == max_tokens ||
+           contains(end_tokens, last) || continuation.sequence->tokens.size() > longest_ ||
            !executor_.arrays().is_word(last);
   };
   for (;;) {
-    growing.erase(std::remove_if(growing.begin(), growing.end(), is_done), growing.end());
-    drop_without_page(growing);
-    if (growing.empty()) break;
-    run_steps(growing, steps_with_room(growing, max_tokens), end_tokens);
+    continued.erase(std::remove_if(continued.begin(), continued.end(), is_done), continued.end());
+    drop_without_page(continued);
+    if (continued.empty()) break;
+    run_steps(continued, steps_with_room(continued, max_tokens), end_tokens);
   }
   for (const Sequence* sequence : sequences)
     if (problem.empty() && sequence->has_next && sequence->next < 0) problem = sequence->problem;
@@ -189,41 +189,42 @@ std::string Sequences::without_token(const Sequence& sequence, std::size_t num_t
 }
 
 // Drops the sequences that cannot go on because the others hold all pages.
-void Sequences::drop_without_page(std::vector<Growth>& growths) const {
+void Sequences::drop_without_page(std::vector<Continuation>& continued) const {
   std::size_t left = free_pages_.size();
-  const auto is_without = [&](const Growth& growth) {
-    const std::size_t missing = missing_pages(*growth.sequence, growth.sequence->tokens.size());
+  const auto is_without = [&](const Continuation& continuation) {
+    const std::size_t missing =
+        missing_pages(*continuation.sequence, continuation.sequence->tokens.size());
     if (missing > left) return true;
     left -= missing;
     return false;
   };
-  std::vector<Growth> kept;
-  for (const Growth& growth : growths)
-    if (!is_without(growth)) kept.push_back(growth);
-  growths.swap(kept);
+  std::vector<Continuation> kept;
+  for (const Continuation& continuation : continued)
+    if (!is_without(continuation)) kept.push_back(continuation);
+  continued.swap(kept);
 }
 
-std::size_t Sequences::steps_with_room(const std::vector<Growth>& growths,
+std::size_t Sequences::steps_with_room(const std::vector<Continuation>& continued,
                                        std::size_t max_tokens) const {
   std::size_t most = kMostStepsAtOnce;
-  for (const Growth& growth : growths)
-    most =
-        std::min({most, max_tokens - growth.tokens->size(), longest_ - growth.sequence->num_fed});
+  for (const Continuation& continuation : continued)
+    most = std::min({most, max_tokens - continuation.tokens->size(),
+                     longest_ - continuation.sequence->num_fed});
   const auto has_pages = [&](std::size_t steps) {
     std::size_t missing = 0;
-    for (const Growth& growth : growths)
-      missing += missing_pages(*growth.sequence, growth.sequence->num_fed + steps);
+    for (const Continuation& continuation : continued)
+      missing += missing_pages(*continuation.sequence, continuation.sequence->num_fed + steps);
     return missing <= free_pages_.size();
   };
   while (most > 1 && !has_pages(most)) most /= 2;
   return most;
 }
 
-void Sequences::run_steps(const std::vector<Growth>& growths, std::size_t num_steps,
+void Sequences::run_steps(const std::vector<Continuation>& continued, std::size_t num_steps,
                           const std::vector<std::int32_t>& end_tokens) {
-  const std::size_t count = growths.size();
+  const std::size_t count = continued.size();
   for (std::size_t i = 0; i < count; ++i) {
-    Sequence& sequence = *growths[i].sequence;
+    Sequence& sequence = *continued[i].sequence;
     hold_pages(sequence, sequence.num_fed + num_steps);
     put(i, sequence, sequence.num_fed);
     step_.selected[i] = static_cast<std::int32_t>(i);
@@ -232,7 +233,7 @@ void Sequences::run_steps(const std::vector<Growth>& growths, std::size_t num_st
   const std::vector<std::int32_t> chosen =
       executor_.run_steps({count, num_steps, tokens_name_, ends});
   for (std::size_t i = 0; i < count; ++i) {
-    Sequence& sequence = *growths[i].sequence;
+    Sequence& sequence = *continued[i].sequence;
     for (std::size_t row = i; row < chosen.size(); row += count) {
       if (chosen[row] < 0) {  // in the last step
         sequence.next = chosen[row];
@@ -241,7 +242,7 @@ void Sequences::run_steps(const std::vector<Growth>& growths, std::size_t num_st
         break;
       }
       sequence.tokens.push_back(chosen[row]);
-      growths[i].tokens->push_back(chosen[row]);
+      continued[i].tokens->push_back(chosen[row]);
     }
     sequence.num_fed += chosen.size() / count;
     free_pages(sequence, sequence.num_fed);

@@ -1,7 +1,7 @@
 // Sequences of tokens that an executor continues: their slots, their pages and their steps. Nothing
-// is scheduled here: a call runs what its caller gives. Requests that wait, or share pages, are those
-// of tensor_ops_decode/scheduling/requests.py (decision 64).
-// Tested by tests/decode/test_traces.py.
+// is scheduled here: a call runs what its caller gives. Requests that wait, or share pages, are
+// those of tensor_ops_decode/scheduling/requests.py (decision 64). Tested by
+// tests/decode/test_traces.py.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +60,7 @@ class Sequences {
     std::size_t num_waiting() const { return tokens.size() - num_fed; }
   };
   // A sequence that generate() continues, and its new tokens.
-  struct Growth {
+  struct Continuation {
     Sequence* sequence;
     std::vector<std::int32_t>* tokens;
   };
@@ -71,13 +71,14 @@ class Sequences {
   void run_step(const std::vector<Sequence*>& sequences, bool keeps_logits);
   void put(std::size_t index, const Sequence& sequence, std::size_t position);
   // Runs steps of sequences that wait with one token each.
-  void run_steps(const std::vector<Growth>& growths, std::size_t num_steps,
+  void run_steps(const std::vector<Continuation>& continued, std::size_t num_steps,
                  const std::vector<std::int32_t>& end_tokens);
   // Says why the logits of a sequence chose no token in the step that is in the arrays.
   std::string without_token(const Sequence& sequence, std::size_t num_tokens,
                             std::size_t num_selected);
-  std::size_t steps_with_room(const std::vector<Growth>& growths, std::size_t max_tokens) const;
-  void drop_without_page(std::vector<Growth>& growths) const;
+  std::size_t steps_with_room(const std::vector<Continuation>& continued,
+                              std::size_t max_tokens) const;
+  void drop_without_page(std::vector<Continuation>& continued) const;
 
   std::size_t pages_for(std::size_t length) const;
   std::size_t missing_pages(const Sequence& sequence, std::size_t length) const;

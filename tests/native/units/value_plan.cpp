@@ -106,7 +106,7 @@ bool conflict(const Node& before, bool before_uses_shared, const Node& after,
 }
 
 // Threads meet before a node exactly if it may not run beside one since they have met last.
-void check_meetings(const Program& program, const ValuePlan& plan,
+void check_barriers(const Program& program, const ValuePlan& plan,
                     const std::vector<bool>& uses_shared, const Memory& memory) {
   std::size_t met = 0;
   for (std::size_t n = 0; n < program.nodes.size(); ++n) {
@@ -114,7 +114,7 @@ void check_meetings(const Program& program, const ValuePlan& plan,
     for (std::size_t m = met; m < n; ++m)
       is_wanted |=
           conflict(program.nodes[m], uses_shared[m], program.nodes[n], uses_shared[n], memory);
-    require(plan.meets_before[n] == is_wanted, "threads ", is_wanted ? "do not " : "",
+    require(plan.barrier_before[n] == is_wanted, "threads ", is_wanted ? "do not " : "",
             "meet before node ", n, " of ", program.nodes.size());
     if (is_wanted) met = n;
   }
@@ -152,7 +152,7 @@ void check_chain() {
   const ValuePlan plan = plan_of(chain(10, 16), std::vector<bool>(10));
   require(plan.bytes == 2 * kLine, "a chain takes ", plan.bytes, " bytes, not those of two values");
   const std::vector<bool> expected{false, true, true, true, true, true, true, true, true, true};
-  require(plan.meets_before == expected, "threads do not meet before every node of a chain");
+  require(plan.barrier_before == expected, "threads do not meet before every node of a chain");
   const ValuePlan outputs = plan_of(chain(1, 16), {false});
   require(outputs.bytes == 0, "an output takes memory beside its own");
 }
@@ -170,6 +170,6 @@ int main() {
     const Memory memory(program, plan);
     require(memory.end() == plan.bytes, "the values end at ", memory.end(), " of ", plan.bytes);
     check_values(program, memory);
-    check_meetings(program, plan, uses_shared, memory);
+    check_barriers(program, plan, uses_shared, memory);
   }
 }

@@ -12,7 +12,7 @@ from tensor_ops_decode.kinds.kind import (
     Relation,
     Weight,
 )
-from tensor_ops_decode.kinds.sizes import Letters
+from tensor_ops_decode.kinds.sizes import DimensionVariables
 
 
 def kind(**given):
@@ -55,7 +55,7 @@ def test_a_wrong_declaration_is_an_error(given, words):
 
 
 def test_the_first_slot_decides_what_a_letter_is():
-    letters = Letters("node", 64)
+    letters = DimensionVariables("node", 64)
     letters.match("2F", 10, "columns of x")
     letters.match("", 7, "columns of any")
     letters.match("D", 3, "head_size")
@@ -67,7 +67,7 @@ def test_the_first_slot_decides_what_a_letter_is():
 
 
 def test_relations_are_told_in_words():
-    letters = Letters("node", 64)
+    letters = DimensionVariables("node", 64)
     letters.match("A", 5, "columns of cos")
     letters.require(Relation("2A", "at most", "D"))  # which nothing has decided
     letters.match("D", 8, "head_size")

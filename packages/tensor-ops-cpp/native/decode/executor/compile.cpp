@@ -128,7 +128,7 @@ Executable::Layout Executable::plan() {
   for (const Phase& phase : phases_) uses_shared.push_back(layout.uses_shared[phase.main]);
   layout.values = plan_values(program_, phases_, uses_shared);
   for (std::size_t p = 0; p < phases_.size(); ++p)
-    nodes_[phases_[p].main].meets_before = layout.values.meets_before[p];
+    nodes_[phases_[p].main].meets_before = layout.values.barrier_before[p];
   return layout;
 }
 

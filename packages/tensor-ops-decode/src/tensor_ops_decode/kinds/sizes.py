@@ -1,7 +1,7 @@
 """The notation of sizes in what kinds of nodes declare, and what its letters stand for in a node.
 
 A size is a sum of products: ``"K"``, ``"2F"``, ``"HD+2GD"`` or ``"1"``. A letter stands for the
-same number in all of a node; the empty size is any number. ``native/decode/program/letters.cpp``
+same number in all of a node; the empty size is any number. ``native/decode/program/node_rules.cpp``
 reads the same notation.
 """
 
@@ -13,7 +13,7 @@ from typing import Literal
 
 from tensor_ops_decode.errors import ProgramError
 
-__all__ = ["MOST_SIZE", "POSITIONS", "Letters", "Relation", "letters_in", "new_letter"]
+__all__ = ["MOST_SIZE", "POSITIONS", "DimensionVariables", "Relation", "letters_in", "new_letter"]
 
 #: The largest size, and the largest integer of a node: tokens, rows and columns are int32.
 MOST_SIZE = 2**31 - 1
@@ -64,7 +64,7 @@ def new_letter(size: str, known: set[str]) -> str | None:
     return size[-1]
 
 
-class Letters:
+class DimensionVariables:
     """The numbers that the letters of a node's slots stand for: the first slot decides.
 
     Parameters

@@ -6,16 +6,16 @@ from typing import Any
 
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.kinds.kind import Input, KeysAndValues, Kind, Weight
-from tensor_ops_decode.kinds.sizes import Letters
+from tensor_ops_decode.kinds.sizes import DimensionVariables
 from tensor_ops_decode.program.records import Cache, Limits, State, Value
 
-__all__ = ["TOKENS", "Given", "Known", "bound_of", "check_names", "outputs_of"]
+__all__ = ["TOKENS", "NodeArguments", "InferredValue", "bound_of", "check_names", "outputs_of"]
 
 _MANY_WORDS = {False: "one tensor", True: "one or more tensors"}
 
 
 @dataclass(frozen=True)
-class Known:
+class InferredValue:
     """What is known of a value where a node reads it.
 
     All of its integers, from 0 on, are below `below`; None if nobody says so.
@@ -27,23 +27,23 @@ class Known:
 
 
 #: The value that is predefined. Before each step its numbers are checked to be below all bounds.
-TOKENS = Known("tokens", Value("tokens", 1, "int32"))
+TOKENS = InferredValue("tokens", Value("tokens", 1, "int32"))
 
 
 @dataclass(frozen=True)
-class Given:
+class NodeArguments:
     """What a node is made of, by the slots of its kind."""
 
     where: str  # the node in words, for errors
     limits: Limits
-    inputs: Mapping[str, Known]
+    inputs: Mapping[str, InferredValue]
     weights: Mapping[str, Sequence[tuple[int, ...]]]  # the shapes of the tensors
     attributes: Mapping[str, Any]
     cache: Cache | State | None  # that of the attribute ``cache``
     outputs: Mapping[str, str]  # the names of values
 
 
-def outputs_of(kind: Kind, given: Given) -> list[Known]:
+def outputs_of(kind: Kind, given: NodeArguments) -> list[InferredValue]:
     """Return the values that a node writes, in the order of its slots.
 
     Raises
@@ -60,7 +60,7 @@ def outputs_of(kind: Kind, given: Given) -> list[Known]:
             _check_bound(given.where, each, given.inputs[each.name], end)
     check_names(given.where, "output", {slot.name: False for slot in kind.outputs}, given.outputs)
     return [
-        Known(
+        InferredValue(
             given.outputs[slot.name],
             Value(rows, letters.value(slot.columns), slot.dtype),
             letters.value(slot.below) if slot.below else None,
@@ -69,7 +69,7 @@ def outputs_of(kind: Kind, given: Given) -> list[Known]:
     ]
 
 
-def bound_of(kind: Kind, given: Given, slot: Input) -> int:
+def bound_of(kind: Kind, given: NodeArguments, slot: Input) -> int:
     """Return what the integers of an input must be below, of a node that fits together."""
     return _letters_of(kind, given).value(slot.below)
 
@@ -87,7 +87,7 @@ def check_names(
             raise ProgramError(f"{where}: unknown {what} {name!r}; {expected}")
 
 
-def _rows_of(kind: Kind, given: Given) -> str:
+def _rows_of(kind: Kind, given: NodeArguments) -> str:
     """Return which rows the outputs have."""
     where, inputs = given.where, given.inputs
     check_names(where, "input", {slot.name: slot.optional for slot in kind.inputs}, inputs)
@@ -105,7 +105,7 @@ def _rows_of(kind: Kind, given: Given) -> str:
     return "selected" if kind.selects else rows.pop()
 
 
-def _letters_of(kind: Kind, given: Given) -> Letters:
+def _letters_of(kind: Kind, given: NodeArguments) -> DimensionVariables:
     """Return what the letters of a node stand for."""
     where = given.where
     check_names(where, "weight", {slot.name: slot.optional for slot in kind.weights}, given.weights)
@@ -113,7 +113,7 @@ def _letters_of(kind: Kind, given: Given) -> Letters:
     if kind.cache is not None:
         known["cache"] = False
     check_names(where, "attribute", known, given.attributes)
-    letters = Letters(where, given.limits.max_seq_length)
+    letters = DimensionVariables(where, given.limits.max_seq_length)
     for each in kind.attributes:
         each.check(where, given.attributes[each.name])
         if each.letter:
@@ -134,12 +134,12 @@ def _letters_of(kind: Kind, given: Given) -> Letters:
     return letters
 
 
-def _check_relations(kind: Kind, letters: Letters) -> None:
+def _check_relations(kind: Kind, letters: DimensionVariables) -> None:
     for relation in kind.relations:
         letters.require(relation)
 
 
-def _match_cache(kind: Kind, given: Given, letters: Letters) -> None:
+def _match_cache(kind: Kind, given: NodeArguments, letters: DimensionVariables) -> None:
     if kind.cache is None:
         return
     expected = Cache if isinstance(kind.cache, KeysAndValues) else State
@@ -150,7 +150,7 @@ def _match_cache(kind: Kind, given: Given, letters: Letters) -> None:
         letters.match(size, number, what)
 
 
-def _match_weight(slot: Weight, given: Given, letters: Letters) -> None:
+def _match_weight(slot: Weight, given: NodeArguments, letters: DimensionVariables) -> None:
     """Check the tensors of a slot, and match the shape of all, one below the other."""
     where, shapes = given.where, given.weights[slot.name]
     if not shapes or (len(shapes) > 1 and not slot.many):
@@ -173,7 +173,7 @@ def _match_weight(slot: Weight, given: Given, letters: Letters) -> None:
         letters.match(size, number, what)
 
 
-def _check_bound(where: str, slot: Input, known: Known, end: int) -> None:
+def _check_bound(where: str, slot: Input, known: InferredValue, end: int) -> None:
     """Raise a ProgramError unless the integers of a value are stated to be below a number."""
     if known.name == TOKENS.name or (known.below is not None and known.below <= end):
         return

@@ -13,7 +13,7 @@ from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.kinds.cache_types import CACHE_DTYPES
 from tensor_ops_decode.kinds.sizes import MOST_SIZE
 from tensor_ops_decode.nodes import KINDS
-from tensor_ops_decode.program.node_rules import TOKENS, Given, Known, outputs_of
+from tensor_ops_decode.program.node_rules import TOKENS, InferredValue, NodeArguments, outputs_of
 from tensor_ops_decode.program.records import STEP_ARRAYS, Cache, Limits, Node, Parts, State, Tensor
 from tensor_ops_decode.weights.formats import FORMATS
 from tensor_ops_decode.weights.transforms import TRANSFORMS, find_transform, is_cut
@@ -58,7 +58,7 @@ def check_program(program: Parts) -> None:
 
 
 def _check_node(
-    program: Parts, where: str, node: Node, written: dict[str, Known], caches: set[str]
+    program: Parts, where: str, node: Node, written: dict[str, InferredValue], caches: set[str]
 ) -> None:
     given = given_to(where, node, program.limits, program.tensors, program.caches, written)
     if KINDS[node.kind].cache is not None:
@@ -87,9 +87,9 @@ def given_to(
     limits: Limits,
     tensors: Mapping[str, Tensor],
     caches: Mapping[str, Cache | State],
-    known: Mapping[str, Known],
+    known: Mapping[str, InferredValue],
     before: str = "node",
-) -> Given:
+) -> NodeArguments:
     """Return what a node is made of, from what is known of the values before it.
 
     Raises
@@ -107,7 +107,7 @@ def given_to(
             if name not in tensors:
                 raise ProgramError(f"{where}: {slot} names the tensor {name!r}, which is missing")
     cache = node.attributes.get("cache") if KINDS[node.kind].cache is not None else None
-    return Given(
+    return NodeArguments(
         where,
         limits,
         {slot: known[name] for slot, name in node.inputs.items()},

@@ -11,7 +11,7 @@ import numpy as np
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.kinds.sizes import MOST_SIZE
 from tensor_ops_decode.nodes import KINDS
-from tensor_ops_decode.program.node_rules import TOKENS, Known, bound_of
+from tensor_ops_decode.program.node_rules import TOKENS, InferredValue, bound_of
 from tensor_ops_decode.program.node_slots import drawn_from
 from tensor_ops_decode.program.program import Program, Tensor
 from tensor_ops_decode.program.rules import given_to
@@ -190,7 +190,7 @@ def _check_sampling(program: Program, arrays: Mapping[str, Array], slot: int) ->
 
 def vocabulary(program: Program) -> int:
     """Return what tokens must be below: the rows of the tables that they are looked up in."""
-    known = {name: Known(name, value) for name, value in program.values.items()}
+    known = {name: InferredValue(name, value) for name, value in program.values.items()}
     known[TOKENS.name] = TOKENS
     parts = program.limits, program.tensors, program.caches
     bounds = [

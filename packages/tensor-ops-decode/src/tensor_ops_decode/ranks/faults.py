@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import NoReturn, Protocol
 
 from tensor_ops_decode.errors import RankError
-from tensor_ops_decode.ranks import witness
+from tensor_ops_decode.ranks import monitor
 from tensor_ops_decode.ranks.liveness import Process
 
 __all__ = ["Faults"]
@@ -58,10 +58,10 @@ class Faults:
 
     def __init__(self, ranks: Ranks, abort: Callable[[], None]) -> None:
         self._ranks, self._abort, self._process = ranks, abort, os.getpid()
-        # Where witnesses note that one has told; it is made by the first rank here.
+        # Where monitors note that one has told; it is made by the first rank here.
         self._folder = self._made_folder = ""
         self._has_told = False
-        self._witness = self._with_witness()
+        self._monitor = self._with_monitor()
         self._before = sys.excepthook
         sys.excepthook = self._on_error
         atexit.register(self._leave)
@@ -92,14 +92,14 @@ class Faults:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError, AttributeError):
                 stream.flush()
-        self._end_witness(b"!")
+        self._end_monitor(b"!")
         self._abort()
         os._exit(1)  # where it does not wait to be ended
 
     def tell(self, what: str) -> None:
         """Tell why all ranks end, which nobody else here does then."""
         if self._folder:
-            witness.first_to_tell(self._folder)
+            monitor.first_to_tell(self._folder)
         self._has_told = True
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream = sys.__stderr__ or sys.stderr  # where what this rank prints is dropped
@@ -112,20 +112,20 @@ class Faults:
             return False
         is_first = ranks.rank == min({*range(ranks.world_size)} - {rank})
         time.sleep(_SECONDS_TO_TELL if is_first else _SECONDS_TO_BE_ENDED)
-        has_witness = self._witness is not None and ranks.processes[rank].has_ended
-        return is_first and not has_witness
+        has_monitor = self._monitor is not None and ranks.processes[rank].has_ended
+        return is_first and not has_monitor
 
     def _leave(self) -> None:
         """Let the others know that this process ends as it should."""
         if os.getpid() != self._process:
             return
         self._ranks.say("has ended, while others go on")
-        self._end_witness(b".")
+        self._end_monitor(b".")
         if self._made_folder:
             shutil.rmtree(self._made_folder, ignore_errors=True)
 
-    def _with_witness(self) -> subprocess.Popen[bytes] | None:
-        """Return a witness of this process where MPICH has started it."""
+    def _with_monitor(self) -> subprocess.Popen[bytes] | None:
+        """Return a monitor of this process where MPICH has started it."""
         connection = os.environ.get(_CONNECTION, "")
         if not connection.isdigit() or not sys.executable:
             return None
@@ -137,19 +137,19 @@ class Faults:
         others = [ranks.processes[rank].number for rank in here if rank != ranks.rank]
         words = [connection, self._folder, ranks.rank, ranks.world_size, os.getpid(), *others]
         return subprocess.Popen(
-            [sys.executable, "-I", "-S", witness.__file__, *map(str, words)],
+            [sys.executable, "-I", "-S", monitor.__file__, *map(str, words)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             pass_fds=[int(connection)],
             start_new_session=True,  # it is not ended with the rank
         )
 
-    def _end_witness(self, last_words: bytes) -> None:
-        if self._witness is None or self._witness.stdin is None:
+    def _end_monitor(self, last_words: bytes) -> None:
+        if self._monitor is None or self._monitor.stdin is None:
             return
         with contextlib.suppress(OSError, ValueError):
-            self._witness.stdin.write(last_words)
-            self._witness.stdin.close()
+            self._monitor.stdin.write(last_words)
+            self._monitor.stdin.close()
         if last_words == b".":
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._witness.wait(timeout=1)
+                self._monitor.wait(timeout=1)

@@ -134,7 +134,7 @@ class LocalRanks(Communicator):
 
     def exchange(self, send: Array, receive: Array) -> None:
         """Give a vector to the threads of the other ranks, and get theirs."""
-        for rank, given in enumerate(self._team.meeting.gathered(self.rank, send)):
+        for rank, given in enumerate(self._team.rendezvous.gathered(self.rank, send)):
             if (given.shape, given.dtype) != (send.shape, send.dtype):
                 raise RankError(
                     f"rank {rank} gives {len(given)} numbers where rank {self.rank} gives "
@@ -150,7 +150,7 @@ class LocalRanks(Communicator):
 
     def while_waiting(self, seconds: float, ranks: tuple[int, ...]) -> None:
         """Raise an error if another rank has failed, or the deadline is over."""
-        self._team.meeting.check()
+        self._team.rendezvous.check()
         if seconds > self._team.deadline:
             raise too_late(self._team.deadline, ranks)
 

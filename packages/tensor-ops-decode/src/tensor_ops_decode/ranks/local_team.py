@@ -43,7 +43,7 @@ class Team:
         By which they find each other.
     lock : RLock
         Held by the one that steps all.
-    meeting : Meeting
+    rendezvous : Rendezvous
         Of the step that runs.
     """
 
@@ -51,7 +51,7 @@ class Team:
         self.world_size, self.model = world_size, model
         self.lock = threading.RLock()
         self.deadline = deadline_seconds()
-        self.meeting = Meeting(world_size, self.deadline)
+        self.rendezvous = Rendezvous(world_size, self.deadline)
         self._has_stopped = False
         self._members: list[Callable[[], Member | None] | None] = [None] * world_size
         self._windows: list[Array] = []
@@ -124,13 +124,13 @@ class Team:
             )
         members = self.members()
         self.check_alike()
-        self.meeting = meeting = Meeting(self.world_size, self.deadline)
+        self.rendezvous = rendezvous = Rendezvous(self.world_size, self.deadline)
 
         def outcome(member: Member) -> Any:
             try:
                 return function(member)
             except BaseException as error:  # of any kind, since the others wait for this rank
-                meeting.give_up(member.rank, error)
+                rendezvous.give_up(member.rank, error)
                 return error
 
         if self._threads is None:
@@ -142,7 +142,7 @@ class Team:
             found = [futures[each.rank].result() if each in others else own for each in members]
         except BaseException as error:  # Ctrl-C: the others must not stay in a step
             self._has_stopped = True
-            meeting.give_up(caller.rank, error)
+            rendezvous.give_up(caller.rank, error)
             wait(futures.values())
             raise
         kinds = {type(each) if isinstance(each, BaseException) else None for each in found}
@@ -150,7 +150,7 @@ class Team:
         return found
 
 
-class Meeting:
+class Rendezvous:
     """Where the threads of one step exchange values.
 
     A rank is at most one exchange ahead of another: two sets of values are enough.

@@ -2,10 +2,10 @@
 
 When a process of MPICH ends, its ``mpiexec`` ends all others at once: none of them can tell which
 rank has ended, and where it was by ``os._exit(0)``, the exit status says that all is well. A
-witness holds the connection to ``mpiexec`` of its rank for some seconds after that, in which the
+monitor holds the connection to ``mpiexec`` of its rank for some seconds after that, in which the
 others end by themselves, and names the rank.
 
-It is run as ``python witness.py CONNECTION FOLDER RANK WORLD_SIZE PROCESS OTHERS...``. Its standard
+It is run as ``python monitor.py CONNECTION FOLDER RANK WORLD_SIZE PROCESS OTHERS...``. Its standard
 input ends with the rank; it had ``.`` before if the rank ends as it should, and ``!`` if the rank
 has told itself why it ends.
 
