@@ -10,8 +10,9 @@ import pytest
 import torch
 
 import tensor_ops
-from tensor_ops import backends, installed
-from tensor_ops.names import KNOWN
+from tensor_ops import backends
+from tensor_ops.backends import installed
+from tensor_ops.backends.names import KNOWN
 from tensor_ops.ops import OPS
 from tensor_ops_torch import torch_backend
 

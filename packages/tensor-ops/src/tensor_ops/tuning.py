@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from tensor_ops import benchmark, machine, timing
-from tensor_ops.arguments import DTYPES
 from tensor_ops.benchmark import Case, Result
-from tensor_ops.tuning_table import Entry, Table, backend_facts, machine_facts
+from tensor_ops.config.tuning_table import Entry, Table, backend_facts, machine_facts
+from tensor_ops.op.arguments import DTYPES
 
 __all__ = ["DTYPES", "SECONDS", "SHAPES", "measure", "table_of"]
 

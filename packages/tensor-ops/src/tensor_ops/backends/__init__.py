@@ -15,16 +15,17 @@ from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tensor_ops import entry_points, numpy_backend
-from tensor_ops.contract import (
+from tensor_ops import entry_points
+from tensor_ops.backends import numpy_backend
+from tensor_ops.backends.contract import (
     API_VERSION,
     INFO_KEYS,
     NUMBER_KEYS,
     Capabilities,
     capabilities_of,
 )
+from tensor_ops.backends.names import ALIASES, AUTOMATIC, KNOWN, LAST_RESORT, install_command, split
 from tensor_ops.errors import BackendError, BackendUnavailableError, ConfigError
-from tensor_ops.names import ALIASES, AUTOMATIC, KNOWN, LAST_RESORT, install_command, split
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -322,7 +323,7 @@ def _not_installed(name: str) -> str:
     if name not in KNOWN:  # a plug-in's, which was installed when it was named
         return "it has been uninstalled"
     # Imported here because only what is missing needs it.
-    from tensor_ops import installed
+    from tensor_ops.backends import installed
 
     known, fact = KNOWN[name], installed.about(name)
     noted = f" ({fact})" if fact else ""
