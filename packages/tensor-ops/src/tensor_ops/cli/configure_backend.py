@@ -21,7 +21,6 @@ from tensor_ops.backends.names import (
 from tensor_ops.cli import Commands, add_command, values
 from tensor_ops.command_name import COMMAND
 from tensor_ops.config import location, selection, tuning_table, variables
-from tensor_ops.config.location import ENV_CONFIG
 from tensor_ops.errors import ConfigError
 from tensor_ops.files.output import in_the_way
 
@@ -128,7 +127,7 @@ def _save(path: Path, changes: dict[str, Any], replace_read_only: bool) -> confi
         reason = in_the_way(path) or (isinstance(error, OSError) and error.strerror) or error
         raise ConfigError(
             f"{path} cannot be written: {reason}; nothing was changed. To keep the file elsewhere, "
-            f"give --config PATH and set {ENV_CONFIG} to the same path"
+            f"give --config PATH and set {location.ENV_CONFIG} to the same path"
         ) from error
     listed = ", ".join(_change(key, value) for key, value in changes.items())
     print(f"Saved {listed} in {path}")
@@ -145,7 +144,7 @@ def _tell_effect(saved: config.Config, path: Path) -> None:
     elif wanted is not None and wanted not in AUTOMATIC:
         _tell_if_unavailable(resolve(wanted, backends.INSTALLED), saved)
     if not _is_in_use(path):
-        _note(f"{path} is not the file in use; it is once {ENV_CONFIG} names it")
+        _note(f"{path} is not the file in use; it is once {location.ENV_CONFIG} names it")
     if overriding := _environment(saved):
         _note(f"environment variables go before the file: {overriding}")
 
@@ -186,7 +185,7 @@ def _show(path: Path) -> None:
     if list(saved.backend_priority or ()) == config.DEFAULTS["backend_priority"]:
         print("The file has this order, which is the built-in one; --priority=auto takes it out.")
     if exists and not _is_in_use(path):
-        print(f"It is not the file in use; it is once {ENV_CONFIG} names it.")
+        print(f"It is not the file in use; it is once {location.ENV_CONFIG} names it.")
     if overriding := _environment(saved):
         print(f"Environment variables go before the file: {overriding}")
     for name, told in variables.unread().items():

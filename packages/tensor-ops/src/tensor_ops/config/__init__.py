@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensor_ops.backends.names import AUTO, AUTOMATIC, DEFAULT_PRIORITY, did_you_mean, resolve
 from tensor_ops.config import location
-from tensor_ops.config.location import ENV_CONFIG
 from tensor_ops.config.selection import ConfigLevel
 from tensor_ops.errors import ConfigError
 from tensor_ops.files import trusted
@@ -197,7 +196,7 @@ def _validated(path: Path, text: str, installed: Collection[str]) -> Config:
 
 
 def _read_text(path: Path) -> str:
-    data = trusted.read(path, f"set {ENV_CONFIG} to a copy of your own")
+    data = trusted.read(path, f"set {location.ENV_CONFIG} to a copy of your own")
     if data.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")):
         raise ConfigError(f"{path}:1: starts with a byte order mark; save it as plain UTF-8")
     try:
