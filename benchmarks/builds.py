@@ -21,7 +21,7 @@ import numpy as np
 
 import records
 from comparison.cases import REUSED, Case, arguments, outputs
-from tensor_ops.arguments import DTYPES
+from tensor_ops.op.arguments import DTYPES
 from tensor_ops.variants import VARIANTS
 
 SMALL = (1, 128)  # where the time of the call itself shows

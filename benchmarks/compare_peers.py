@@ -20,7 +20,7 @@ from typing import Any
 from comparison import cases, driver, report, tables
 from comparison.record import Elsewhere, Record, read
 from comparison.results import Results
-from tensor_ops.arguments import DTYPES
+from tensor_ops.op.arguments import DTYPES
 from tensor_ops.progress import ProgressBar
 from tensor_ops.variants import VARIANTS, named
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import records
 from pages import ROOT
-from tensor_ops.accuracy import Bound
-from tensor_ops.arguments import DTYPES
+from tensor_ops.op.accuracy import Bound
+from tensor_ops.op.arguments import DTYPES
 from tensor_ops.variants import VARIANTS, Variant
 
 __all__ = ["BACKENDS", "FORMAT", "HALVES", "PAGE", "blocks", "read"]

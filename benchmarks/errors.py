@@ -21,9 +21,9 @@ import summary_figures
 import tensor_ops
 from error_tables import BACKENDS, FORMAT, HALVES, PAGE, blocks, read
 from pages import FIGURES, update
-from tensor_ops.accuracy import Bound, Measured, measure
-from tensor_ops.arguments import DTYPES
-from tensor_ops.samples import Draw, arguments
+from tensor_ops.op.accuracy import Bound, Measured, measure
+from tensor_ops.op.arguments import DTYPES
+from tensor_ops.op.samples import Draw, arguments
 from tensor_ops.variants import VARIANTS, Variant
 
 SUMMARY = FIGURES / "summary-accuracy.svg"

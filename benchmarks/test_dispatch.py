@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import tensor_ops
-from tensor_ops import tuning, tuning_table
-from tensor_ops.tuning_table import Entry
+from tensor_ops import tuning
+from tensor_ops.config import tuning_table
+from tensor_ops.config.tuning_table import Entry
 
 tensor_ops_cpp = pytest.importorskip("tensor_ops_cpp")
 

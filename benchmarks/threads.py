@@ -26,7 +26,7 @@ import numpy as np
 
 import tensor_ops_cpp
 from comparison.cases import REUSED, Case, arguments, outputs
-from tensor_ops.arguments import DTYPES
+from tensor_ops.op.arguments import DTYPES
 from tensor_ops.variants import named
 
 THREADS = {"one": 1, "two": 2, "default": None}

@@ -43,7 +43,7 @@ numpydoc_attributes_as_param_list = True
 
 # Types that have no page here.
 nitpick_ignore = [
-    ("py:class", "tensor_ops.selection.Step"),
+    ("py:class", "tensor_ops.config.selection.Step"),
     ("py:class", "Step"),
     ("py:class", "ModelState"),
     ("py:class", "tensor_ops_torch.validation.report.Status"),

@@ -1,4 +1,4 @@
-"""Fit the polynomials of tensor_ops/normal_distribution.py and print them with their errors.
+"""Fit the polynomials of normal_distribution.py and print them with their errors.
 
 The lower tail of the normal distribution is ``exp(-a**2 / 2) * g(a)`` for a >= 0, with
 ``g(a) = erfcx(a / sqrt(2)) / 2``. With ``t = C / (C + a)`` the quotient g / t is smooth and of one

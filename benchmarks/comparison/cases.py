@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tensor_ops.arguments import DTYPES
 from tensor_ops.op import Op
+from tensor_ops.op.arguments import DTYPES
 from tensor_ops.variants import VARIANTS
 
 __all__ = [

@@ -21,7 +21,7 @@ import numpy as np
 from comparison import cases, timing
 from comparison.cases import REUSED, Case
 from peers import UnsupportedError, Way
-from tensor_ops.accuracy import Bound, measure
+from tensor_ops.op.accuracy import Bound, measure
 from tensor_ops.variants import VARIANTS
 
 __all__ = ["main"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from comparison.cases import Case
 from peers import UnsupportedError, Way
-from tensor_ops import plain
+from tensor_ops.numerics import plain
 from tensor_ops.variants import VARIANTS
 
 LABEL = "NumPy"

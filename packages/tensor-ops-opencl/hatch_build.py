@@ -13,7 +13,7 @@ SHARED = ("arguments.py", "checks.py")
 
 class SharedFilesHook(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        source = Path(self.root).parent / "tensor-ops" / "src" / "tensor_ops"
+        source = Path(self.root).parent / "tensor-ops" / "src" / "tensor_ops" / "op"
         if not source.exists():
             return  # in an unpacked sdist, whose files are those of this package
         package = "tensor_ops_opencl" if self.target_name == "wheel" else "src/tensor_ops_opencl"

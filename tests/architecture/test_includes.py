@@ -1,12 +1,11 @@
 """What C++ files include: only what ARCHITECTURE.md allows to their folder."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+from architecture_page import PAGE, ROOT, full
+
 # Includes begin at one of these. The headers of other programs include nothing else of ours.
 ROOTS = ("native/", "packages/tensor-ops-cpp/native/")
 PUBLIC = "native/include/"
@@ -17,7 +16,7 @@ ROW = re.compile(r"^\| `([^`]+)` \| (.*) \|$", re.MULTILINE)
 def table():
     """Return for each folder what it may include: folders, which end with a slash, and files."""
     rows = PAGE.partition("| folder of C++ | may include |")[2].partition("\n\n")[0]
-    return {folder: re.findall("`([^`]*)`", allowed) for folder, allowed in ROW.findall(rows)}
+    return {full(name): re.findall("`([^`]*)`", allowed) for name, allowed in ROW.findall(rows)}
 
 
 def sources():

@@ -99,9 +99,9 @@ def test_no_test_reaches_into_a_private_member(private, own):
     "code",
     [
         "model.kernel._secret",
-        "from tensor_ops.state import _secret",
+        "from tensor_ops.config.state import _secret",
         "monkeypatch.setattr(state, '_secret', 1)",
-        "monkeypatch.setattr('tensor_ops.state._secret', 1)",
+        "monkeypatch.setattr('tensor_ops.config.state._secret', 1)",
     ],
 )
 def test_an_access_is_found(code):

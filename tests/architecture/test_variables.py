@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tensor_ops import variables
+from tensor_ops.config import variables
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = sorted(path.parent for path in ROOT.glob("packages/*/pyproject.toml"))

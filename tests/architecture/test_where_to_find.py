@@ -1,12 +1,11 @@
 """The table "Where to find what" of ARCHITECTURE.md answers the questions of a reader."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+from architecture_page import PAGE, ROOT, full, named_paths
+
 ROW = re.compile(r"^\| (.*?) \| (.*) \|$", re.MULTILINE)
 # Words that do not tell what a question is about.
 SMALL = re.compile(
@@ -14,17 +13,15 @@ SMALL = re.compile(
     r"|that|the|where|which|why|with"
 )
 
-CORE = "packages/tensor-ops/src/tensor_ops/"
-CPP, CUDA = "packages/tensor-ops-cpp/", "packages/tensor-ops-cuda/native/"
-DECODE = "packages/tensor-ops-decode/src/tensor_ops_decode/"
+CORE, DECODE, TORCH = map(full, ("tensor_ops/", "tensor_ops_decode/", "tensor_ops_torch/"))
+CPP, CUDA = "packages/tensor-ops-cpp/", full("cuda/")
 REGISTRY = "native/include/tensor_ops/backend/registry.h"
-TORCH = "packages/tensor-ops-torch/src/tensor_ops_torch/"
 # "Where is the message about ...?": the file that the table must lead to, and words of a message.
 QUESTIONS = [
-    ("an argument of an op", CORE + "checks.py", "must be a real number, got"),
-    ("a variable or backend.json that is wrong", CORE + "config.py", "duplicate key"),
-    ("the warning of a fallback to another backend", CORE + "state.py", "Running on"),
-    ("why a backend is unavailable", CORE + "backends.py", "not installed{missing}"),
+    ("an argument of an op", CORE + "op/checks.py", "must be a real number, got"),
+    ("a variable or backend.json that is wrong", CORE + "config/__init__.py", "duplicate key"),
+    ("the warning of a fallback to another backend", CORE + "config/state.py", "Running on"),
+    ("why a backend is unavailable", CORE + "backends/__init__.py", "not installed{missing}"),
     ("a wrong program", DECODE + "program/rules.py", "no such kind; the kinds"),
     ("a program that ranks cannot divide", DECODE + "sharding/shard.py", "world_size must be at"),
     ("the arrays of a step", DECODE + "program/step_rules.py", "in selected must ascend"),
@@ -50,7 +47,7 @@ def words_of(text):
 def rows():
     """Return what the rows are about, and the files and folders that they name."""
     table = ROW.findall(PAGE.partition("## Where to find what")[2].partition("\n## ")[0])
-    return [(words_of(about), re.findall("`([^`]+)`", named)) for about, named in table]
+    return [(words_of(about), named_paths(cell)) for about, cell in table]
 
 
 def best_rows(question):
@@ -74,5 +71,5 @@ def test_the_page_leads_to_the_message(question, path, words):
 
 def test_a_row_that_leads_elsewhere_is_no_answer():
     (named,) = best_rows("a tokenizer")
-    assert not leads_to(named, CORE + "checks.py")
+    assert not leads_to(named, CORE + "op/checks.py")
     assert len({path for _, path, _ in QUESTIONS}) == len(QUESTIONS) == 17

@@ -6,8 +6,8 @@ import itertools
 import ml_dtypes
 import numpy as np
 
-from tensor_ops import accuracy
-from tensor_ops.samples import Draw, arguments
+from tensor_ops.op import accuracy
+from tensor_ops.op.samples import Draw, arguments
 
 
 def _backing(array, shape, pick):

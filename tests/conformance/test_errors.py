@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from calls import as_out, as_tuple, bits, case, choices, draw_arguments, empty_results
-from tensor_ops.arguments import DTYPES
+from tensor_ops.op.arguments import DTYPES
 
 pytestmark = pytest.mark.usefixtures("supported")
 

@@ -19,7 +19,7 @@ from calls import (
     shapes_for,
     sprinkle,
 )
-from tensor_ops.arguments import DTYPES
+from tensor_ops.op.arguments import DTYPES
 
 pytestmark = [
     pytest.mark.usefixtures("supported"),

@@ -16,7 +16,7 @@ from calls import (
     shapes_for,
     sprinkle,
 )
-from tensor_ops.samples import Draw
+from tensor_ops.op.samples import Draw
 
 pytestmark = pytest.mark.usefixtures("supported")
 

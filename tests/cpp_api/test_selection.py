@@ -9,9 +9,10 @@ import subprocess
 import pytest
 from cpp_programs import COMPILERS
 
-from tensor_ops import config, selection
+from tensor_ops import config
+from tensor_ops.backends.names import ALIASES, KNOWN, split
+from tensor_ops.config import selection
 from tensor_ops.errors import ConfigError
-from tensor_ops.names import ALIASES, KNOWN, split
 
 FORCE, PREFERRED, PRIORITY = (
     f"TENSOR_OPS_{name}" for name in ("FORCE_BACKEND", "BACKEND", "BACKEND_PRIORITY")

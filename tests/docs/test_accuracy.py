@@ -8,7 +8,7 @@ import pytest
 import error_tables
 import errors
 import pages
-from tensor_ops.arguments import DTYPES
+from tensor_ops.op.arguments import DTYPES
 from tensor_ops.variants import VARIANTS
 
 RECORD = Path(__file__).parents[2] / "benchmarks" / "results" / "errors.json"

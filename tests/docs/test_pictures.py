@@ -18,7 +18,7 @@ from comparison.record import read
 from comparison.results import Results, is_library
 from decode_peers.cases import ENGINES
 from pages import FIGURES
-from tensor_ops.arguments import DTYPES
+from tensor_ops.op.arguments import DTYPES
 from tensor_ops.variants import VARIANTS
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -9,7 +9,7 @@ import pytest
 
 import tensor_ops
 from tensor_ops import benchmark
-from tensor_ops.accuracy import Measured
+from tensor_ops.op.accuracy import Measured
 from tensor_ops.variants import VARIANTS
 
 

@@ -26,7 +26,7 @@ def x():
 @pytest.fixture
 def no_views(monkeypatch):
     """Lets no array be seen as one of NumPy's."""
-    monkeypatch.setattr("tensor_ops.foreign.numpy_view", None)
+    monkeypatch.setattr("tensor_ops.dispatch.foreign.numpy_view", None)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
@@ -69,7 +69,7 @@ def test_arrays_beside_tensors(x):
 def test_errors_are_those_of_the_longer_way(x, call, message, monkeypatch):
     with pytest.raises((TypeError, ValueError), match=message) as of_this_way:
         call(x.detach())
-    monkeypatch.setattr("tensor_ops.foreign.function_of_exchange", lambda *_: None)
+    monkeypatch.setattr("tensor_ops.dispatch.foreign.function_of_exchange", lambda *_: None)
     with pytest.raises(of_this_way.type) as of_the_longer:
         call(x.detach())
     assert str(of_this_way.value) == str(of_the_longer.value)

@@ -5,7 +5,7 @@ import pytest
 
 import tensor_ops
 from tensor_ops import backends, explain
-from tensor_ops.arguments import DTYPES
+from tensor_ops.op.arguments import DTYPES
 from tensor_ops.ops import OPS
 
 torch = pytest.importorskip("torch")

@@ -3,7 +3,8 @@
 import tempfile
 from pathlib import Path
 
-from tensor_ops import config, selection
+from tensor_ops import config
+from tensor_ops.config import selection
 from tensor_ops.errors import ConfigError
 
 __all__ = ["try_input"]

@@ -6,9 +6,9 @@ import ml_dtypes
 import numpy as np
 from choices import Choices
 
-from tensor_ops import accuracy
-from tensor_ops.arguments import DTYPES, is_half
-from tensor_ops.checks import check_outputs, check_values
+from tensor_ops.op import accuracy
+from tensor_ops.op.arguments import DTYPES, is_half
+from tensor_ops.op.checks import check_outputs, check_values
 from tensor_ops.ops import OPS
 
 __all__ = [

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import tensor_ops
-from tensor_ops import backends, entry_points, tuning_table, use_backend
+from tensor_ops import backends, entry_points, use_backend
+from tensor_ops.config import tuning_table
 
 
 class Settings:

@@ -1,6 +1,6 @@
 """Tables of times as `tensor-ops tune` writes them, for the backends of `test_fastest`."""
 
-from tensor_ops.tuning_table import Entry
+from tensor_ops.config.tuning_table import Entry
 
 SMALL, LARGE = 10, 1000  # the sizes in the tables below; 100 is the last that goes by the small one
 

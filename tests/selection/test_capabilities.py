@@ -5,7 +5,7 @@ import pytest
 
 import tensor_ops
 from tensor_ops import backends
-from tensor_ops.contract import Capabilities, capabilities_of
+from tensor_ops.backends.contract import Capabilities, capabilities_of
 from tensor_ops.extension import OPS, Route, function_of
 
 

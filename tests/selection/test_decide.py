@@ -4,9 +4,8 @@ import itertools
 
 import pytest
 
-from tensor_ops.errors import BackendError
-from tensor_ops.names import DEFAULT_PRIORITY
-from tensor_ops.selection import (
+from tensor_ops.backends.names import DEFAULT_PRIORITY
+from tensor_ops.config.selection import (
     BUILT_IN,
     Choice,
     ConfigLevel,
@@ -16,6 +15,7 @@ from tensor_ops.selection import (
     decide,
     in_measured_order,
 )
+from tensor_ops.errors import BackendError
 
 # Strongest first, each with what it can state besides a priority.
 LEVELS = {

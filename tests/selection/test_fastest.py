@@ -8,14 +8,9 @@ import pytest
 
 import tensor_ops
 from measured_tables import LARGE, SMALL, both, entry
-from tensor_ops import (
-    BackendUnavailableError,
-    ConfigError,
-    explain,
-    resolution,
-    state,
-    use_backend,
-)
+from tensor_ops import BackendUnavailableError, ConfigError, explain, use_backend
+from tensor_ops.config import state
+from tensor_ops.dispatch import resolution
 from tensor_ops.op import OPS
 
 pytestmark = pytest.mark.usefixtures("measured")
@@ -45,7 +40,7 @@ def test_one_backend_for_all_sizes_is_called_without_a_step_between(write):
         x = np.ones(3, "f")
         assert tensor_ops.silu(x) == "beta"
         function = resolution.function_for(OPS["silu"], state.current(), "float32")
-    assert function.__module__ != "tensor_ops.resolution"
+    assert function.__module__ != "tensor_ops.dispatch.resolution"
 
 
 def test_op_dtype_and_variants_decide(write, of_size):

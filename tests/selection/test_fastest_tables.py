@@ -10,11 +10,8 @@ import pytest
 
 import tensor_ops
 from measured_tables import LARGE, SMALL, both
-from tensor_ops import (
-    BackendFallbackWarning,
-    explain,
-    tuning_table,
-)
+from tensor_ops import BackendFallbackWarning, explain
+from tensor_ops.config import tuning_table
 
 pytestmark = pytest.mark.usefixtures("measured")
 

@@ -3,16 +3,8 @@
 import pytest
 
 import tensor_ops
-from tensor_ops import (
-    BackendError,
-    BackendUnavailableError,
-    backends,
-    config,
-    explain,
-    selection,
-    state,
-    use_backend,
-)
+from tensor_ops import BackendError, BackendUnavailableError, backends, config, explain, use_backend
+from tensor_ops.config import selection, state
 
 pytestmark = pytest.mark.usefixtures("fakes")
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tensor_ops.names import DEFAULT_PRIORITY
-from tensor_ops.selection import ConfigLevel, choose_for, decide, in_measured_order, steps
+from tensor_ops.backends.names import DEFAULT_PRIORITY
+from tensor_ops.config.selection import ConfigLevel, choose_for, decide, in_measured_order, steps
 
 WAITS = (
     "its device is a CPU, for which the others are tried first; 'opencl:cpu' has a place of its own"

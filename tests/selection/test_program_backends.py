@@ -8,7 +8,8 @@ import warnings
 import pytest
 
 import tensor_ops
-from tensor_ops import BackendFallbackWarning, PersistentKernel, backends, names
+from tensor_ops import BackendFallbackWarning, PersistentKernel, backends
+from tensor_ops.backends import names
 from tensor_ops_decode import NoExecutorError, reference
 
 

@@ -16,8 +16,8 @@ print(tensor_ops.explain("silu", numpy.ones(8, "f"), backend="fastest").times["r
 """
 # The first of the two is the faster, but their intervals overlap.
 WRITE = """
-from tensor_ops import tuning_table
-from tensor_ops.tuning_table import Entry, Table
+from tensor_ops.config import tuning_table
+from tensor_ops.config.tuning_table import Entry, Table
 seconds, intervals = {{"cpp": 2.0, "python": 3.0}}, {intervals}
 entry = Entry("silu", "float32", (8,), "2026-11-22", seconds, {{}}, intervals)
 facts = {{name: tuning_table.backend_facts(name) for name in seconds}}
@@ -87,7 +87,7 @@ def test_the_table_of_the_command_is_the_one_that_is_read(processes):
 def test_who_does_not_ask_for_it_does_not_import_it(processes):
     processes.write(backend_priority=["python"])
     code = "import sys, numpy, tensor_ops; tensor_ops.silu(numpy.ones(3)); "
-    code += "print('tensor_ops.tuning_table' in sys.modules)"
+    code += "print('tensor_ops.config.tuning_table' in sys.modules)"
     assert processes.output(code) == "False"
     processes.environment(BACKEND="fastest")
     assert processes.output(code) == "True"

@@ -6,8 +6,8 @@ import warnings
 import pytest
 
 import tensor_ops
-from tensor_ops import variables
 from tensor_ops.__main__ import main
+from tensor_ops.config import variables
 
 FORCE = (
     "TENSOR_OPS_FORCE: no installed package reads this environment variable; "

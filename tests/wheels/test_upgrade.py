@@ -31,7 +31,11 @@ def next_core(tmp_path):
     tree = tmp_path / "tensor-ops"
     shutil.copytree(ROOT / "packages" / "tensor-ops", tree)
     change(tree / "pyproject.toml", '(?m)^version = ".*"', 'version = "0.1.9"')
-    change(tree / "src" / "tensor_ops" / "contract.py", "(?m)^API_VERSION = 1$", "API_VERSION = 2")
+    change(
+        tree / "src" / "tensor_ops" / "backends" / "contract.py",
+        "(?m)^API_VERSION = 1$",
+        "API_VERSION = 2",
+    )
     build_wheel(tree, tmp_path / "next")
     return tmp_path / "next"
 

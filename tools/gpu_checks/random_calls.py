@@ -19,7 +19,7 @@ sys.path.append(str(Path(__file__).parents[2] / "tests/conformance"))
 
 import tensor_ops_cuda
 from calls import HALVES, LAYOUTS, check, choices, draw_arguments, sprinkle
-from tensor_ops.arguments import DTYPES
+from tensor_ops.op.arguments import DTYPES
 from tensor_ops.ops import OPS
 
 LENGTHS = (1, 2, 3, 8, 31, 64, 100, 128, 257, 512, 1000, 1024, 2048, 4096, 5000, 8192, 16384)

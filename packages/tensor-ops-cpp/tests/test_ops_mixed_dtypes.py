@@ -15,7 +15,7 @@ from cpp_cases import (
     same_bits,
 )
 
-from tensor_ops import accuracy
+from tensor_ops.op import accuracy
 from tensor_ops.ops import OPS as MEANINGS
 from tensor_ops_cpp import _native
 

@@ -10,9 +10,9 @@ import ml_dtypes  # noqa: F401  registers bfloat16
 import numpy as np
 
 import tensor_ops_cuda
-from tensor_ops import accuracy
+from tensor_ops.op import accuracy
+from tensor_ops.op.samples import Draw, arguments
 from tensor_ops.ops import OPS
-from tensor_ops.samples import Draw, arguments
 
 # Parts of a warp, a warp, several, few and many vectors of each lane; whole vectors and not.
 SHORT = (2, 14, 60, 64, 250, 1022, 2048, 5120, 8192)

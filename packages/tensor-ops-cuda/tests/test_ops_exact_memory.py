@@ -8,8 +8,8 @@ import pytest
 from emulated import InterfaceArray
 
 import tensor_ops_cuda
+from tensor_ops.op.samples import Draw, arguments
 from tensor_ops.ops import OPS
-from tensor_ops.samples import Draw, arguments
 
 # Less than a vector, one and a bit, and lanes with several.
 LENGTHS = (2, 10, 130, 1026)

@@ -6,9 +6,9 @@ import pytest
 from emulated import ExchangeLibrary, InterfaceArray
 
 import tensor_ops_cuda
-from tensor_ops import accuracy
+from tensor_ops.op import accuracy
+from tensor_ops.op.samples import Draw, arguments
 from tensor_ops.ops import OPS
-from tensor_ops.samples import Draw, arguments
 
 pytestmark = pytest.mark.usefixtures("device")
 

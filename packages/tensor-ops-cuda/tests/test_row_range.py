@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tensor_ops import accuracy
+from tensor_ops.op import accuracy
 from tensor_ops.ops import OPS
 from tensor_ops_cuda import add_rms_norm, layer_norm, rms_norm
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 import tensor_ops_cuda
-from tensor_ops.arguments import DTYPES
-from tensor_ops.samples import Draw, arguments
+from tensor_ops.op.arguments import DTYPES
+from tensor_ops.op.samples import Draw, arguments
 from tensor_ops.variants import Variant, named
 
 # Rows of a part of a warp, a warp, a block, a cluster and several passes; in whole vectors and not.

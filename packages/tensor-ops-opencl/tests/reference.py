@@ -7,8 +7,8 @@ import pytest
 
 import tensor_ops.ops
 import tensor_ops_opencl
-from tensor_ops import accuracy
-from tensor_ops.samples import Draw, arguments
+from tensor_ops.op import accuracy
+from tensor_ops.op.samples import Draw, arguments
 
 # What tensor_ops says of the ops that the backend has.
 OPS = {name: tensor_ops.ops.OPS[name] for name in tensor_ops_opencl.ops}

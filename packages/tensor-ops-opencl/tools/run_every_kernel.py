@@ -9,8 +9,8 @@ import itertools
 import numpy as np
 
 import tensor_ops_opencl
-from tensor_ops.arguments import DTYPES
-from tensor_ops.samples import Draw, arguments
+from tensor_ops.op.arguments import DTYPES
+from tensor_ops.op.samples import Draw, arguments
 from tensor_ops.variants import named
 from tensor_ops_opencl import contexts, discovery, iteration
 

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 import tensor_ops
-from tensor_ops import backends, installed
-from tensor_ops.names import KNOWN
+from tensor_ops import backends
+from tensor_ops.backends import contract, installed
+from tensor_ops.backends.names import KNOWN
 from tensor_ops.ops import OPS
 from tensor_ops_torch import torch_backend
 
@@ -49,7 +50,7 @@ class TestContract:
     def test_facts_without_the_core(self):
         facts = torch_backend.info()
         assert facts["display_name"] == KNOWN["torch"].display_name
-        assert all(isinstance(facts[key], int) for key in backends.NUMBER_KEYS)
+        assert all(isinstance(facts[key], int) for key in contract.NUMBER_KEYS)
         assert torch_backend.probe()["kind"] == backends.kind_of_device("torch") == "cpu"
 
     @pytest.mark.parametrize("name", OPS)

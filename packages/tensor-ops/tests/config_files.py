@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tensor_ops import config_location
+from tensor_ops.config import location
 
 INSTALLED = ("cpp",)
 MINIMAL = '{\n  "preferred_backend": "auto"\n}\n'
@@ -15,6 +15,6 @@ def put(path, content=MINIMAL):
 
 
 def user_file(home):
-    found = Path(config_location.user_file())
+    found = Path(location.user_file())
     assert found.is_relative_to(home)
     return found

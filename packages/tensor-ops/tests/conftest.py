@@ -6,8 +6,9 @@ import types
 
 import pytest
 
-from tensor_ops import backends, config, config_location, state
-from tensor_ops.config_location import ENV_CONFIG
+from tensor_ops import backends, config
+from tensor_ops.config import location, state
+from tensor_ops.config.location import ENV_CONFIG
 from tensor_ops.op import OPS
 
 
@@ -22,7 +23,7 @@ def config_file(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix"))
     monkeypatch.setattr(sys, "base_prefix", "/usr")
     state.forget()
-    monkeypatch.setattr(config_location, "absolute_paths", {})
+    monkeypatch.setattr(location, "absolute_paths", {})
     path = tmp_path / "prefix" / "etc" / "tensor-ops" / "backend.json"
     path.parent.mkdir(parents=True)
     yield path

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tensor_ops.accuracy import Bound, measure
+from tensor_ops.op.accuracy import Bound, measure
 from tensor_ops.ops import OPS
 
 # Bias and weighted element cancel to a millionth; the other column is too small to tell of it. As

@@ -12,9 +12,9 @@ import pytest
 from tensor_ops import benchmark, timing
 from tensor_ops.__main__ import main
 from tensor_ops.benchmark import Case
+from tensor_ops.numerics.plain import caller
 from tensor_ops.op import OPS
-from tensor_ops.plain import caller
-from tensor_ops.samples import Draw, arguments
+from tensor_ops.op.samples import Draw, arguments
 from tensor_ops.timing import Timing
 from tensor_ops.variants import VARIANTS
 

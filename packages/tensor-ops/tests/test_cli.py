@@ -157,9 +157,9 @@ def test_warning_of_a_file_out_of_reach_is_told_once_whatever_the_filter(
     def refuse(path):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("tensor_ops.config_location.os.lstat", refuse)
-    monkeypatch.setattr("tensor_ops.config_location.prefix_file", lambda: os.devnull + "/none")
-    monkeypatch.setattr("tensor_ops.config_location.exists", lambda *arguments: False)
+    monkeypatch.setattr("tensor_ops.config.location.os.lstat", refuse)
+    monkeypatch.setattr("tensor_ops.config.location.prefix_file", lambda: os.devnull + "/none")
+    monkeypatch.setattr("tensor_ops.config.location.exists", lambda *arguments: False)
     for action in ("error", "ignore"):
         with warnings.catch_warnings():
             warnings.simplefilter(action)

@@ -3,9 +3,10 @@
 import pytest
 from shown_configuration import DEFAULT_ORDER, shown
 
-from tensor_ops import ConfigError, config, state
+from tensor_ops import ConfigError, config
 from tensor_ops.__main__ import main
-from tensor_ops.config_location import ENV_CONFIG
+from tensor_ops.config import state
+from tensor_ops.config.location import ENV_CONFIG
 
 
 @pytest.mark.parametrize(

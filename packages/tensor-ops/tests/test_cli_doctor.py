@@ -11,8 +11,8 @@ import pytest
 import tensor_ops
 from tensor_ops import backends, config
 from tensor_ops.__main__ import main
-from tensor_ops.config_location import ENV_CONFIG
-from tensor_ops.names import KNOWN
+from tensor_ops.backends.names import KNOWN
+from tensor_ops.config.location import ENV_CONFIG
 
 VARIABLES = (ENV_CONFIG, config.ENV_FORCE, config.ENV_PREFERRED, config.ENV_PRIORITY)
 

@@ -8,10 +8,11 @@ import types
 import numpy as np
 import pytest
 
-from tensor_ops import backends, benchmark, tuning, tuning_table
+from tensor_ops import backends, benchmark, tuning
 from tensor_ops.__main__ import main
-from tensor_ops.arguments import DTYPES
+from tensor_ops.config import tuning_table
 from tensor_ops.op import OPS
+from tensor_ops.op.arguments import DTYPES
 from tensor_ops.variants import VARIANTS
 
 QUICK = ("--shape=2x8", "--dtype=float32", "--seconds=0.001", "--backends=python")

@@ -10,8 +10,8 @@ import pytest
 from config_files import INSTALLED, MINIMAL, put
 
 from tensor_ops import config
+from tensor_ops.backends.names import resolve
 from tensor_ops.errors import ConfigError
-from tensor_ops.names import resolve
 
 pytestmark = pytest.mark.usefixtures("home")
 

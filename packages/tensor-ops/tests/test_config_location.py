@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from config_files import INSTALLED, put, user_file
 
-from tensor_ops import config, config_location
-from tensor_ops.config_location import ENV_CONFIG
+from tensor_ops import config
+from tensor_ops.config import location
+from tensor_ops.config.location import ENV_CONFIG
 from tensor_ops.errors import ConfigError, ConfigWarning
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -21,7 +22,7 @@ def prefix_file():
 def test_what_was_named_by_mistake_is_not_to_be_removed(home, monkeypatch):
     monkeypatch.setenv(ENV_CONFIG, str(home))
     with pytest.raises(ConfigError, match=rf"a folder.*name a file or unset {ENV_CONFIG}") as error:
-        config_location.find()
+        location.find()
     assert "remove" not in str(error.value)
 
 
@@ -38,27 +39,27 @@ def test_without_a_home_folder_nothing_is_looked_for_here(home, monkeypatch):
     monkeypatch.chdir(home)
     monkeypatch.setenv("HOME", ".")
     put(home / ".config" / "tensor-ops" / "backend.json")
-    assert config_location.find() is None
+    assert location.find() is None
     monkeypatch.setattr(sys, "prefix", sys.base_prefix)
     with pytest.raises(ConfigError, match="no home folder"):
-        config_location.default_path()
+        location.default_path()
 
 
 def test_variable_that_names_a_folder(home, monkeypatch):
     monkeypatch.setenv(ENV_CONFIG, str(home))
     with pytest.raises(ConfigError, match="is a folder, no regular file"):
-        config_location.find()
+        location.find()
 
 
 def test_variable_goes_before_prefix_before_user(home, monkeypatch):
-    assert config_location.find() is None
+    assert location.find() is None
     user = put(user_file(home))
-    assert config_location.find() == user
+    assert location.find() == user
     prefix = put(prefix_file())
-    assert config_location.find() == prefix
+    assert location.find() == prefix
     named = put(home / "named.json")
     monkeypatch.setenv(ENV_CONFIG, str(named))
-    assert config_location.find() == named
+    assert location.find() == named
 
 
 def test_variable_that_names_no_file_is_an_error_and_not_skipped(home, monkeypatch):
@@ -66,15 +67,15 @@ def test_variable_that_names_no_file_is_an_error_and_not_skipped(home, monkeypat
     missing = home / "missing.json"
     monkeypatch.setenv(ENV_CONFIG, str(missing))
     with pytest.raises(ConfigError) as caught:
-        config_location.find()
+        location.find()
     for text in (ENV_CONFIG, str(missing), "configure_backend"):
         assert text in str(caught.value)
-    assert config_location.default_path() == missing
+    assert location.default_path() == missing
 
 
 def test_empty_variable_counts_as_unset(home, monkeypatch):
     monkeypatch.setenv(ENV_CONFIG, "")
-    assert config_location.find() is None
+    assert location.find() is None
 
 
 @pytest.mark.parametrize("xdg", ["", ".", "tensor-ops"])
@@ -84,19 +85,19 @@ def test_current_directory_is_never_searched(home, monkeypatch, xdg):
     put(home / "cwd" / "tensor-ops" / "tensor-ops" / "backend.json")
     monkeypatch.chdir(home / "cwd")
     monkeypatch.setenv("XDG_CONFIG_HOME", xdg)
-    assert config_location.find() is None
+    assert location.find() is None
 
 
 def test_default_path_is_the_file_in_use(home):
     user = put(user_file(home))
-    assert config_location.default_path() == user
+    assert location.default_path() == user
 
 
 def test_default_path_is_the_environment_s_own_in_a_virtual_environment(home, monkeypatch):
     monkeypatch.setattr(sys, "base_prefix", "/usr")
-    assert config_location.default_path() == prefix_file()
+    assert location.default_path() == prefix_file()
     monkeypatch.setattr(sys, "base_prefix", sys.prefix)
-    assert config_location.default_path() == user_file(home)
+    assert location.default_path() == user_file(home)
 
 
 # What is there and cannot be looked at
@@ -120,7 +121,7 @@ def place(request, home, monkeypatch):
 
 
 def refuse_to_find(path, *says):
-    for attempt in (config_location.find, configure):
+    for attempt in (location.find, configure):
         with pytest.raises(ConfigError) as caught:
             attempt()
         for text in (str(path), *says):
@@ -128,7 +129,7 @@ def refuse_to_find(path, *says):
 
 
 def configure():
-    path = config_location.default_path()
+    path = location.default_path()
     config.save(path, {"preferred_backend": "cpp"}, INSTALLED)
 
 
@@ -186,11 +187,11 @@ def test_place_that_cannot_be_looked_at(place, home, monkeypatch, error):
     if place == user_file(home) and isinstance(error, PermissionError):
         # It may be another user's, as under sudo.
         with pytest.warns(ConfigWarning, match=f"{place}: cannot be looked at: denied") as caught:
-            assert config_location.find() is None
+            assert location.find() is None
         assert len(caught) == 1
         return
     with pytest.raises(ConfigError, match=f"{place}: cannot be looked at: {error.strerror}"):
-        config_location.find()
+        location.find()
 
 
 def test_relative_variable_is_resolved_once(home, monkeypatch):
@@ -198,9 +199,9 @@ def test_relative_variable_is_resolved_once(home, monkeypatch):
     (home / "there").mkdir()
     monkeypatch.setenv(ENV_CONFIG, "backend.json")
     monkeypatch.chdir(path.parent)
-    assert config_location.find() == path
+    assert location.find() == path
     monkeypatch.chdir(home / "there")
-    assert config_location.find() == config_location.default_path() == path
+    assert location.find() == location.default_path() == path
 
 
 def test_relative_variable_where_the_current_directory_is_gone(home, monkeypatch):
@@ -210,4 +211,4 @@ def test_relative_variable_where_the_current_directory_is_gone(home, monkeypatch
     monkeypatch.chdir(gone)
     gone.rmdir()
     with pytest.raises(ConfigError, match="current directory is gone; give an absolute path"):
-        config_location.find()
+        location.find()

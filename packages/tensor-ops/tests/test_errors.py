@@ -26,7 +26,7 @@ class Lazy:
         yield
 """
 OURS = [
-    "tensor_ops.state",
+    "tensor_ops.config.state",
     "tensor_ops_cpp",
     "tensor_ops_decode.kernel",
     "tensor_ops_torch.modules",

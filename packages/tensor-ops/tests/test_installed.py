@@ -9,8 +9,9 @@ from importlib.machinery import PathFinder
 import pytest
 
 import tensor_ops
-from tensor_ops import backends, installed
-from tensor_ops.names import KNOWN
+from tensor_ops import backends
+from tensor_ops.backends import installed
+from tensor_ops.backends.names import KNOWN
 
 VERSION = """
 from typing import Optional

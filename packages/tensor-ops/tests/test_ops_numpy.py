@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from tensor_ops import blocks
-from tensor_ops.arguments import DTYPES
+from tensor_ops.numerics import blocks
+from tensor_ops.op.arguments import DTYPES
+from tensor_ops.op.samples import Draw, arguments
 from tensor_ops.ops import OPS
-from tensor_ops.samples import Draw, arguments
 
 # The ops whose rows may take one of several ways, with a row for each of them.
 WAYS = {

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tensor_ops.output_files import whole_file
+from tensor_ops.files.output import whole_file
 
 
 @pytest.fixture

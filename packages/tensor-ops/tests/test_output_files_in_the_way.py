@@ -4,8 +4,9 @@ import os
 
 import pytest
 
-from tensor_ops import tuning, tuning_table
+from tensor_ops import tuning
 from tensor_ops.__main__ import main
+from tensor_ops.config import tuning_table
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from tensor_ops import tuning_table
-from tensor_ops.tuning_table import Entry, Table, TableError
+from tensor_ops.config import tuning_table
+from tensor_ops.config.tuning_table import Entry, Table, TableError
 
 DAY = "2026-11-22"
 
@@ -346,7 +346,7 @@ def test_a_backend_that_cannot_run_does_not_matter(path):
 
 
 def test_the_version_of_a_driver_is_what_the_backend_says(monkeypatch):
-    from tensor_ops import numpy_backend
+    from tensor_ops.backends import numpy_backend
 
     monkeypatch.setattr(numpy_backend, "driver_version", lambda: "550.1", raising=False)
     assert tuning_table.backend_facts("python")["driver"] == "550.1"

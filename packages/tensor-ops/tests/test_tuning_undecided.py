@@ -6,11 +6,12 @@ import types
 import numpy as np
 import pytest
 
-from tensor_ops import backends, benchmark, machine, timing, tuning, tuning_table
+from tensor_ops import backends, benchmark, machine, timing, tuning
 from tensor_ops.__main__ import main
+from tensor_ops.config import tuning_table
+from tensor_ops.config.tuning_table import Entry, Table
 from tensor_ops.op import OPS
 from tensor_ops.timing import Timing
-from tensor_ops.tuning_table import Entry, Table
 
 
 def entry(is_disturbed=False, shape=(8,), **intervals):

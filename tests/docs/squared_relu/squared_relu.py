@@ -3,6 +3,7 @@
 from typing import Any
 
 from tensor_ops_opencl.arguments import Array, Elements
+
 from tensor_ops_opencl.iteration import ELEMENTS
 from tensor_ops_opencl.op import op
 

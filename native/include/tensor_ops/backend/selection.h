@@ -1,5 +1,5 @@
 // Which backend runs: one rule over plain values, without I/O. It is that of
-// tensor_ops/selection.py, and a test compares the two.
+// tensor_ops/config/selection.py, and a test compares the two.
 #pragma once
 
 #include <algorithm>

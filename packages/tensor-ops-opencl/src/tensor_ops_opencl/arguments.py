@@ -1,1 +1,1 @@
-../../../tensor-ops/src/tensor_ops/arguments.py
+../../../tensor-ops/src/tensor_ops/op/arguments.py

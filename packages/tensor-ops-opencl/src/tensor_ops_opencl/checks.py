@@ -1,1 +1,1 @@
-../../../tensor-ops/src/tensor_ops/checks.py
+../../../tensor-ops/src/tensor_ops/op/checks.py

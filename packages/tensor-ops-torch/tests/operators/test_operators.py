@@ -13,7 +13,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 import tensor_ops
 import tensor_ops_torch
-from tensor_ops.contract import Capabilities
+from tensor_ops.backends.contract import Capabilities
 from tensor_ops.extension import OPS, Route
 from tensor_ops_torch.operators import definition
 from tensor_ops_torch.operators.tensors import DTYPE_NAMES, as_numpy
@@ -298,7 +298,7 @@ class TestSelection:
         assert len(calls) == 1
 
     def test_a_named_backend_that_is_missing_is_an_error(self):
-        table = tensor_ops.state.table_for("mps", "a test")
+        table = tensor_ops.config.state.table_for("mps", "a test")
         with pytest.raises(tensor_ops.BackendUnavailableError, match="mps"):
             Route(OPS["silu"], in_place=True).function(table, "float32", "float32")
 
@@ -311,11 +311,13 @@ class TestSelection:
         known = {"cuda": tensor_ops.backends.Backend("cuda", copying, None, capabilities=can)}
         monkeypatch.setattr(tensor_ops.backends, "loaded", tensor_ops.backends.loaded | known)
         route = Route(OPS["silu"], in_place=True)
-        levels = [tensor_ops.selection.BUILT_IN]
-        auto = tensor_ops.state.DispatchTable(tensor_ops.selection.decide(levels))
+        levels = [tensor_ops.config.selection.BUILT_IN]
+        auto = tensor_ops.config.state.DispatchTable(tensor_ops.config.selection.decide(levels))
         assert route.function(auto, "float32", "float32") is not copying.silu
-        level = tensor_ops.selection.ConfigLevel("a test", preferred="cuda")
-        preferred = tensor_ops.state.DispatchTable(tensor_ops.selection.decide([level]))
+        level = tensor_ops.config.selection.ConfigLevel("a test", preferred="cuda")
+        preferred = tensor_ops.config.state.DispatchTable(
+            tensor_ops.config.selection.decide([level])
+        )
         assert route.function(preferred, "float32", "float32") is copying.silu
 
 

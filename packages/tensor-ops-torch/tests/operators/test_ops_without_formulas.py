@@ -9,8 +9,8 @@ from torch import func
 
 import tensor_ops
 from tensor_ops import BackendError
-from tensor_ops.arguments import Elements, Rows
 from tensor_ops.op import OPS, Op
+from tensor_ops.op.arguments import Elements, Rows
 from tensor_ops_torch.operators.definition import define
 from tensor_ops_torch.operators.function import function_of
 

@@ -12,8 +12,8 @@ from importlib import import_module as _import_module
 from importlib.util import find_spec as _find_spec
 from typing import TYPE_CHECKING, Any
 
-from tensor_ops import state as _state
 from tensor_ops.command_name import is_own_command as _is_own_command
+from tensor_ops.config import state as _state
 from tensor_ops.errors import (
     BackendError,
     BackendFallbackWarning,

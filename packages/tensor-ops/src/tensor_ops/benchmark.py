@@ -20,14 +20,16 @@ from typing import Any
 
 import numpy as np
 
-from tensor_ops import plain, registry, state
-from tensor_ops.accuracy import Bound, Measured, measure
+from tensor_ops import registry
+from tensor_ops.backends.names import LAST_RESORT
+from tensor_ops.config import state
 from tensor_ops.dispatch import CALL
+from tensor_ops.dispatch.resolution import function_for
 from tensor_ops.errors import TensorOpsError
-from tensor_ops.names import LAST_RESORT
-from tensor_ops.op_table import Op
-from tensor_ops.resolution import function_for
-from tensor_ops.samples import Draw, arguments
+from tensor_ops.numerics import plain
+from tensor_ops.op import Op
+from tensor_ops.op.accuracy import Bound, Measured, measure
+from tensor_ops.op.samples import Draw, arguments
 from tensor_ops.timing import Timing, format_time, time_calls
 from tensor_ops.variants import VARIANTS, Variant, named, variant
 

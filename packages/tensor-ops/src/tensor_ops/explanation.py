@@ -3,15 +3,15 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from tensor_ops import state
-from tensor_ops.arguments import dtype_name
-from tensor_ops.checks import check_ndarray
+from tensor_ops.backends.names import CPU, FASTEST
+from tensor_ops.config import state
+from tensor_ops.config.selection import Step
 from tensor_ops.dispatch import CALL
-from tensor_ops.foreign import facts, is_foreign
-from tensor_ops.names import CPU, FASTEST
-from tensor_ops.op_table import OPS, Op
-from tensor_ops.resolution import measured, walk
-from tensor_ops.selection import Step
+from tensor_ops.dispatch.foreign import facts, is_foreign
+from tensor_ops.dispatch.resolution import measured, walk
+from tensor_ops.op import OPS, Op
+from tensor_ops.op.arguments import dtype_name
+from tensor_ops.op.checks import check_ndarray
 
 __all__ = ["Explanation", "explain"]
 

@@ -13,15 +13,10 @@ True
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from tensor_ops import backends, machine, selection, state
-from tensor_ops.accuracy import Bound, measure
-from tensor_ops.arguments import DTYPES
+from tensor_ops import backends, machine
 from tensor_ops.backends import FAILURES, Backend, one_line, runs_programs
-from tensor_ops.checks import check_outputs, check_values
-from tensor_ops.contract import Capabilities
-from tensor_ops.errors import warn_caller
-from tensor_ops.foreign import numpy_view
-from tensor_ops.names import (
+from tensor_ops.backends.contract import Capabilities
+from tensor_ops.backends.names import (
     AUTO,
     AUTOMATIC,
     CPU,
@@ -29,14 +24,20 @@ from tensor_ops.names import (
     did_you_mean,
     not_a_name,
 )
-from tensor_ops.op_table import OPS, Op
-from tensor_ops.output_files import figure_class_for, whole_file
+from tensor_ops.config import selection, state
+from tensor_ops.config.selection import Choice, Decision, Step, choose
+from tensor_ops.dispatch.foreign import numpy_view
+from tensor_ops.dispatch.resolution import Route
+from tensor_ops.errors import warn_caller
+from tensor_ops.files.output import figure_class_for, whole_file
+from tensor_ops.files.regular import WrongFileError, open_regular
+from tensor_ops.files.trusted import check_owner
+from tensor_ops.op import OPS, Op
+from tensor_ops.op.accuracy import Bound, measure
+from tensor_ops.op.arguments import DTYPES
+from tensor_ops.op.checks import check_outputs, check_values
 from tensor_ops.progress import ProgressBar
-from tensor_ops.regular_files import WrongFileError, open_regular
-from tensor_ops.resolution import Route
-from tensor_ops.selection import Choice, Decision, Step, choose
 from tensor_ops.timing import format_time
-from tensor_ops.trusted_files import check_owner
 
 __all__ = [
     "AUTO",

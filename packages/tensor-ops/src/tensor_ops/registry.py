@@ -6,10 +6,11 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, ParamSpec, TypeVar
 
-from tensor_ops import backends, selection, state
-from tensor_ops.names import ALIASES, AUTOMATIC, KNOWN, LAST_RESORT, resolve, split
+from tensor_ops import backends
+from tensor_ops.backends.names import ALIASES, AUTOMATIC, KNOWN, LAST_RESORT, resolve, split
+from tensor_ops.config import selection, state
+from tensor_ops.config.selection import Decision
 from tensor_ops.ops import OPS
-from tensor_ops.selection import Decision
 
 __all__ = [
     "get_available_backends",

@@ -10,11 +10,10 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from tensor_ops import benchmark, machine, timing
-from tensor_ops.arguments import DTYPES
 from tensor_ops.benchmark import Case, Result
-from tensor_ops.tuning_table import Entry, Table, backend_facts, machine_facts
+from tensor_ops.config.tuning_table import Entry, Table, backend_facts, machine_facts
 
-__all__ = ["DTYPES", "SECONDS", "SHAPES", "measure", "table_of"]
+__all__ = ["SECONDS", "SHAPES", "measure", "table_of"]
 
 # The norm of a head, one token, and two prompts, at the hidden size of a 7B model. Larger arrays
 # go by the largest of these: there, what counts for every backend is how it moves memory.

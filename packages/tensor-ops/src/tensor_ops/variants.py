@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tensor_ops.arguments import Kind
-from tensor_ops.op_table import Op
+from tensor_ops.op import Op
+from tensor_ops.op.arguments import Kind
 from tensor_ops.ops import OPS
 
 __all__ = ["VARIANTS", "Variant", "named", "variant"]

@@ -1,5 +1,5 @@
 // backend.json and the variables of the environment as levels of the selection:
-// tensor_ops/config.py, with the same rules and messages.
+// tensor_ops/config/, with the same rules and messages.
 #pragma once
 
 #include <algorithm>

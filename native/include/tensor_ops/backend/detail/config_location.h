@@ -1,4 +1,4 @@
-// Where backend.json is, and whether there is one: tensor_ops/config_location.py.
+// Where backend.json is, and whether there is one: tensor_ops/config/location.py.
 #pragma once
 
 #include <cerrno>

@@ -1,5 +1,5 @@
 // A file that decides which code runs: refused where others can write it, as
-// tensor_ops/trusted_files.py does.
+// tensor_ops/files/trusted.py does.
 #pragma once
 
 #include <cerrno>

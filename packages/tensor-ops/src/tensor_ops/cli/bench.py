@@ -12,9 +12,9 @@ import numpy as np
 
 import tensor_ops
 from tensor_ops import backends
+from tensor_ops.backends.names import LAST_RESORT
 from tensor_ops.cli import Commands, add_command, cases, values
-from tensor_ops.names import LAST_RESORT
-from tensor_ops.output_files import figure_class_for, whole_file
+from tensor_ops.files.output import figure_class_for, whole_file
 
 if TYPE_CHECKING:
     from tensor_ops.benchmark import Case, Result

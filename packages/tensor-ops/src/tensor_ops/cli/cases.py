@@ -4,8 +4,9 @@ from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Callable
 from typing import Any
 
-from tensor_ops import backends, registry, state
+from tensor_ops import backends, registry
 from tensor_ops.cli import values
+from tensor_ops.config import state
 
 __all__ = ["add", "available"]
 

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from tensor_ops import backends, config, config_location, selection, state, tuning_table, variables
+from tensor_ops import backends, config
+from tensor_ops.backends.names import FASTEST
+from tensor_ops.config import location, selection, state, tuning_table, variables
+from tensor_ops.config.selection import BUILT_IN, ConfigLevel, Decision
 from tensor_ops.errors import ConfigError
-from tensor_ops.names import FASTEST
-from tensor_ops.selection import BUILT_IN, ConfigLevel, Decision
 
 __all__ = ["Configuration"]
 
@@ -28,7 +29,7 @@ class Configuration:
         file = config.Config()
         environment: tuple[ConfigLevel, ...] = ()
         try:
-            if path := config_location.find():
+            if path := location.find():
                 file = config.Config(path)
                 file = config.load(path, backends.INSTALLED)
         except ConfigError as error:

@@ -6,12 +6,8 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from tensor_ops import backends, config, config_location, selection, tuning_table, variables
-from tensor_ops.cli import Commands, add_command, values
-from tensor_ops.command_name import COMMAND
-from tensor_ops.config_location import ENV_CONFIG
-from tensor_ops.errors import ConfigError
-from tensor_ops.names import (
+from tensor_ops import backends, config
+from tensor_ops.backends.names import (
     AUTO,
     AUTOMATIC,
     CPU,
@@ -22,7 +18,11 @@ from tensor_ops.names import (
     resolve,
     split,
 )
-from tensor_ops.output_files import in_the_way
+from tensor_ops.cli import Commands, add_command, values
+from tensor_ops.command_name import COMMAND
+from tensor_ops.config import location, selection, tuning_table, variables
+from tensor_ops.errors import ConfigError
+from tensor_ops.files.output import in_the_way
 
 __all__ = ["add", "run"]
 
@@ -84,7 +84,7 @@ def add(commands: "Commands[ArgumentParser]") -> None:
 def run(arguments: Namespace) -> int:
     """Apply the changes, then show."""
     changes = _changes(arguments)
-    path = (arguments.config or config_location.default_path()).absolute()
+    path = (arguments.config or location.default_path()).absolute()
     if changes:
         saved = _save(path, changes, arguments.force_write)
         _tell_effect(saved, path)
@@ -116,7 +116,7 @@ def _changes(arguments: Namespace) -> dict[str, Any]:
 
 
 def _save(path: Path, changes: dict[str, Any], replace_read_only: bool) -> config.Config:
-    config_location.exists(path)  # raises where something else than a file is there
+    location.exists(path)  # raises where something else than a file is there
     try:
         saved = config.save(path, changes, backends.INSTALLED, replace_read_only=replace_read_only)
     except config.ReadOnlyFileError:
@@ -127,7 +127,7 @@ def _save(path: Path, changes: dict[str, Any], replace_read_only: bool) -> confi
         reason = in_the_way(path) or (isinstance(error, OSError) and error.strerror) or error
         raise ConfigError(
             f"{path} cannot be written: {reason}; nothing was changed. To keep the file elsewhere, "
-            f"give --config PATH and set {ENV_CONFIG} to the same path"
+            f"give --config PATH and set {location.ENV_CONFIG} to the same path"
         ) from error
     listed = ", ".join(_change(key, value) for key, value in changes.items())
     print(f"Saved {listed} in {path}")
@@ -144,7 +144,7 @@ def _tell_effect(saved: config.Config, path: Path) -> None:
     elif wanted is not None and wanted not in AUTOMATIC:
         _tell_if_unavailable(resolve(wanted, backends.INSTALLED), saved)
     if not _is_in_use(path):
-        _note(f"{path} is not the file in use; it is once {ENV_CONFIG} names it")
+        _note(f"{path} is not the file in use; it is once {location.ENV_CONFIG} names it")
     if overriding := _environment(saved):
         _note(f"environment variables go before the file: {overriding}")
 
@@ -169,9 +169,9 @@ def _show(path: Path) -> None:
 
     That is a `ConfigError` of the environment, which may name a file that is not there.
     """
-    if path == config_location.default_path().absolute():
-        config_location.find()
-    exists = config_location.exists(path)
+    if path == location.default_path().absolute():
+        location.find()
+    exists = location.exists(path)
     saved = config.load(path, backends.INSTALLED) if exists else config.Config()
     settings = saved.as_dict()
     print("Current Backend Configuration:")
@@ -185,7 +185,7 @@ def _show(path: Path) -> None:
     if list(saved.backend_priority or ()) == config.DEFAULTS["backend_priority"]:
         print("The file has this order, which is the built-in one; --priority=auto takes it out.")
     if exists and not _is_in_use(path):
-        print(f"It is not the file in use; it is once {ENV_CONFIG} names it.")
+        print(f"It is not the file in use; it is once {location.ENV_CONFIG} names it.")
     if overriding := _environment(saved):
         print(f"Environment variables go before the file: {overriding}")
     for name, told in variables.unread().items():
@@ -231,7 +231,7 @@ def _meaning(entry: str, name: str) -> str:
 
 def _is_in_use(path: Path) -> bool:
     try:
-        found = config_location.find()
+        found = location.find()
     except ConfigError:
         return False
     return found is not None and found.exists() and found.samefile(path)

@@ -7,9 +7,9 @@ from typing import Any
 
 import tensor_ops
 from tensor_ops import backends
+from tensor_ops.backends.names import DEFAULT_PRIORITY, KNOWN, LAST_RESORT, install_command, split
 from tensor_ops.cli import Commands, add_command, values
 from tensor_ops.errors import ConfigError
-from tensor_ops.names import DEFAULT_PRIORITY, KNOWN, LAST_RESORT, install_command, split
 
 __all__ = ["add", "report", "run"]
 

@@ -6,8 +6,8 @@ from argparse import ArgumentParser, Namespace
 import numpy as np
 
 from tensor_ops import explanation
-from tensor_ops.arguments import DTYPES
 from tensor_ops.cli import Commands, add_command, values
+from tensor_ops.op.arguments import DTYPES
 
 __all__ = ["add", "run"]
 

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tensor_ops import installed
+from tensor_ops.backends import installed
 
 __all__ = ["tools"]
 

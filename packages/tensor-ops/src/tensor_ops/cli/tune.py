@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tensor_ops import tuning_table
-from tensor_ops.arguments import DTYPES
+from tensor_ops.backends.names import split
 from tensor_ops.cli import Commands, add_command, cases, values
 from tensor_ops.command_name import COMMAND
+from tensor_ops.config import tuning_table
+from tensor_ops.config.tuning_table import Entry, Table, TableError
 from tensor_ops.errors import TensorOpsError
-from tensor_ops.names import split
-from tensor_ops.output_files import in_the_way
-from tensor_ops.tuning_table import Entry, Table, TableError
+from tensor_ops.files.output import in_the_way
+from tensor_ops.op.arguments import DTYPES
 
 if TYPE_CHECKING:
     from tensor_ops.benchmark import Case

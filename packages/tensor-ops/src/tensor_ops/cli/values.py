@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tensor_ops import backends
-from tensor_ops.arguments import DTYPES
+from tensor_ops.backends.names import AUTO, AUTOMATIC, did_you_mean, resolve
 from tensor_ops.config import repeated
 from tensor_ops.errors import ConfigError
-from tensor_ops.names import AUTO, AUTOMATIC, did_you_mean, resolve
 from tensor_ops.op import OPS
+from tensor_ops.op.arguments import DTYPES
 from tensor_ops.variants import VARIANTS
 
 __all__ = [

@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from tensor_ops import plain
-from tensor_ops.accuracy import rowwise
-from tensor_ops.arguments import Array, NonNegative, ResidualRows, Rows, RowVector
-from tensor_ops.blocks import compute_dtype, row_blocks
-from tensor_ops.op import op
-from tensor_ops.row_statistics import divide_by_rms
-from tensor_ops.samples import WIDE_RANGE, Sample
+from tensor_ops.dispatch import op
+from tensor_ops.numerics import plain
+from tensor_ops.numerics.blocks import compute_dtype, row_blocks
+from tensor_ops.numerics.row_statistics import divide_by_rms
+from tensor_ops.op.accuracy import rowwise
+from tensor_ops.op.arguments import Array, NonNegative, ResidualRows, Rows, RowVector
+from tensor_ops.op.samples import WIDE_RANGE, Sample
 
 
 def _plain(x: Array, residual: Array, weight: Array) -> tuple[Array, Array]:

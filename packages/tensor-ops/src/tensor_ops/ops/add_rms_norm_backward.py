@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from tensor_ops import plain
-from tensor_ops.accuracy import of_terms
-from tensor_ops.arguments import Array, NonNegative, ResidualRows, Rows, RowVector
-from tensor_ops.norm_gradient import norm_gradient, norm_gradient_terms
-from tensor_ops.op import op
-from tensor_ops.samples import WIDE_RANGE, Sample
+from tensor_ops.dispatch import op
+from tensor_ops.numerics import plain
+from tensor_ops.numerics.norm_gradient import norm_gradient, norm_gradient_terms
+from tensor_ops.op.accuracy import of_terms
+from tensor_ops.op.arguments import Array, NonNegative, ResidualRows, Rows, RowVector
+from tensor_ops.op.samples import WIDE_RANGE, Sample
 
 
 def _plain(grad: Array, grad_h: Array, h: Array, weight: Array) -> tuple[Array, Array]:

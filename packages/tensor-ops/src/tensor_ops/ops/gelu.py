@@ -4,13 +4,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tensor_ops import plain
-from tensor_ops.accuracy import Bound, elementwise
-from tensor_ops.arguments import Array, Elements
-from tensor_ops.blocks import WIDE, element_blocks
-from tensor_ops.normal_distribution import gelu_of
-from tensor_ops.op import op
-from tensor_ops.samples import WIDE_RANGE, Sample
+from tensor_ops.dispatch import op
+from tensor_ops.numerics import plain
+from tensor_ops.numerics.blocks import WIDE, element_blocks
+from tensor_ops.numerics.normal_distribution import gelu_of
+from tensor_ops.op.accuracy import Bound, elementwise
+from tensor_ops.op.arguments import Array, Elements
+from tensor_ops.op.samples import WIDE_RANGE, Sample
 
 
 @op(

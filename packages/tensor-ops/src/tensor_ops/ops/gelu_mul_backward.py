@@ -5,18 +5,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tensor_ops import plain
-from tensor_ops.accuracy import Bound, of_terms
-from tensor_ops.arguments import Array, Elements
-from tensor_ops.blocks import WIDE, element_blocks
-from tensor_ops.gated_derivative import slope_times
-from tensor_ops.normal_distribution import (
+from tensor_ops.dispatch import op
+from tensor_ops.numerics import plain
+from tensor_ops.numerics.blocks import WIDE, element_blocks
+from tensor_ops.numerics.gated_derivative import slope_times
+from tensor_ops.numerics.normal_distribution import (
     gelu_derivative_terms_times,
     gelu_derivative_times,
     gelu_times,
 )
-from tensor_ops.op import op
-from tensor_ops.samples import WIDE_RANGE, Draw, Sample
+from tensor_ops.op.accuracy import Bound, of_terms
+from tensor_ops.op.arguments import Array, Elements
+from tensor_ops.op.samples import WIDE_RANGE, Draw, Sample
 
 # The dtypes and `not_for` of samples in which steps of PyTorch leave the range of float64.
 BEYOND_TORCH = ("float64",), ("torch",)

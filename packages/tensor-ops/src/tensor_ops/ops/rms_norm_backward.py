@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from tensor_ops import plain
-from tensor_ops.accuracy import of_terms
-from tensor_ops.arguments import Array, NonNegative, Rows, RowVector
-from tensor_ops.norm_gradient import SAMPLES, norm_gradient, norm_gradient_terms
-from tensor_ops.op import op
-from tensor_ops.samples import WIDE_RANGE, Sample
+from tensor_ops.dispatch import op
+from tensor_ops.numerics import plain
+from tensor_ops.numerics.norm_gradient import SAMPLES, norm_gradient, norm_gradient_terms
+from tensor_ops.op.accuracy import of_terms
+from tensor_ops.op.arguments import Array, NonNegative, Rows, RowVector
+from tensor_ops.op.samples import WIDE_RANGE, Sample
 
 
 @op(

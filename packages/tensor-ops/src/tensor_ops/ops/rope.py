@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from tensor_ops.accuracy import Bound, elementwise
-from tensor_ops.arguments import Array, HalfRows, Rows
-from tensor_ops.blocks import WIDE, view_blocks
-from tensor_ops.op import op
-from tensor_ops.rounding import add_where_finite, product_error
-from tensor_ops.samples import Draw, Sample
+from tensor_ops.dispatch import op
+from tensor_ops.numerics.blocks import WIDE, view_blocks
+from tensor_ops.numerics.rounding import add_where_finite, product_error
+from tensor_ops.op.accuracy import Bound, elementwise
+from tensor_ops.op.arguments import Array, HalfRows, Rows
+from tensor_ops.op.samples import Draw, Sample
 
 
 def _cancelling(draw: Draw) -> tuple[Array, ...]:

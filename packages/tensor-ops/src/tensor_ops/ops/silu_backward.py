@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from tensor_ops.accuracy import of_terms
-from tensor_ops.arguments import Array, Elements
-from tensor_ops.blocks import element_blocks
-from tensor_ops.op import op
-from tensor_ops.samples import WIDE_RANGE, Sample
-from tensor_ops.sigmoid import silu_derivative_terms_times, silu_derivative_times
+from tensor_ops.dispatch import op
+from tensor_ops.numerics.blocks import element_blocks
+from tensor_ops.numerics.sigmoid import silu_derivative_terms_times, silu_derivative_times
+from tensor_ops.op.accuracy import of_terms
+from tensor_ops.op.arguments import Array, Elements
+from tensor_ops.op.samples import WIDE_RANGE, Sample
 
 
 def _plain(grad: Array, x: Array) -> Array:

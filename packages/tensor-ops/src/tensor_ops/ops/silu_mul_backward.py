@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from tensor_ops.accuracy import of_terms
-from tensor_ops.arguments import Array, Elements
-from tensor_ops.blocks import WIDE, element_blocks
-from tensor_ops.gated_derivative import slope_times
-from tensor_ops.op import op
-from tensor_ops.samples import WIDE_RANGE, Sample
-from tensor_ops.sigmoid import silu_derivative_terms_times, silu_derivative_times, silu_of
+from tensor_ops.dispatch import op
+from tensor_ops.numerics.blocks import WIDE, element_blocks
+from tensor_ops.numerics.gated_derivative import slope_times
+from tensor_ops.numerics.sigmoid import silu_derivative_terms_times, silu_derivative_times, silu_of
+from tensor_ops.op.accuracy import of_terms
+from tensor_ops.op.arguments import Array, Elements
+from tensor_ops.op.samples import WIDE_RANGE, Sample
 
 
 def _plain(grad: Array, gate: Array, up: Array) -> tuple[Array, Array]:

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from tensor_ops.accuracy import Bound, rowwise
-from tensor_ops.arguments import Array, Finite, Rows
-from tensor_ops.blocks import WIDE, row_blocks
-from tensor_ops.op import op
-from tensor_ops.rounding import difference_error, exp_of_sum, product_error
-from tensor_ops.samples import WIDE_RANGE, Draw, Sample
+from tensor_ops.dispatch import op
+from tensor_ops.numerics.blocks import WIDE, row_blocks
+from tensor_ops.numerics.rounding import difference_error, exp_of_sum, product_error
+from tensor_ops.op.accuracy import Bound, rowwise
+from tensor_ops.op.arguments import Array, Finite, Rows
+from tensor_ops.op.samples import WIDE_RANGE, Draw, Sample
 
 # From e**0 on, a row's sum is at least one; sums of e**60 stay far below float32's largest number.
 SAFE = (0.0, 60.0)

@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from tensor_ops.accuracy import of_terms
-from tensor_ops.arguments import Array, Finite, Rows
-from tensor_ops.blocks import WIDE, row_blocks
-from tensor_ops.op import op
-from tensor_ops.samples import WIDE_RANGE, Draw, Sample
+from tensor_ops.dispatch import op
+from tensor_ops.numerics.blocks import WIDE, row_blocks
+from tensor_ops.op.accuracy import of_terms
+from tensor_ops.op.arguments import Array, Finite, Rows
+from tensor_ops.op.samples import WIDE_RANGE, Draw, Sample
 
 
 def _plain(grad: Array, y: Array) -> Array:

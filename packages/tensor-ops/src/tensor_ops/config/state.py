@@ -8,13 +8,14 @@ from collections.abc import Callable, Hashable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tensor_ops import backends, config, config_location, selection, variables
+from tensor_ops import backends, config
+from tensor_ops.backends.names import AUTOMATIC, FASTEST, not_a_name, resolve
+from tensor_ops.config import location, selection, variables
+from tensor_ops.config.selection import Choice, ConfigLevel, Decision
 from tensor_ops.errors import BackendFallbackWarning, warn_caller
-from tensor_ops.names import AUTOMATIC, FASTEST, not_a_name, resolve
-from tensor_ops.selection import Choice, ConfigLevel, Decision
 
 if TYPE_CHECKING:
-    from tensor_ops.tuning_table import Tuning
+    from tensor_ops.config.tuning_table import Tuning
 
 __all__ = [
     "DispatchTable",
@@ -49,7 +50,7 @@ class Times:
     def get(self, decision: Decision) -> Tuning:
         """Return the table, if it fits the candidates of a decision, or why there is none."""
         if self._found is None:
-            from tensor_ops import tuning_table  # only those who prefer "fastest" need it
+            from tensor_ops.config import tuning_table  # only those who prefer "fastest" need it
 
             with _lock:
                 self._read = self._read or tuning_table.find()
@@ -298,7 +299,7 @@ def _named(name: str, source: str) -> ConfigLevel:
 
 
 def _read(default: ConfigLevel | None) -> Settings:
-    path = config_location.find()
+    path = location.find()
     file = config.load(path, backends.INSTALLED) if path else config.Config()
     read = Settings(default, config.environment_levels(backends.INSTALLED), file)
     variables.warn_of_unread()

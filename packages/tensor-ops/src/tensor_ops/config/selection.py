@@ -10,8 +10,7 @@ Tested by tests/selection/.
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple
 
-from tensor_ops.errors import BackendError
-from tensor_ops.names import (
+from tensor_ops.backends.names import (
     AUTO,
     AUTOMATIC,
     CPU,
@@ -21,6 +20,7 @@ from tensor_ops.names import (
     LAST_RESORT,
     split,
 )
+from tensor_ops.errors import BackendError
 
 __all__ = [
     "BUILT_IN",

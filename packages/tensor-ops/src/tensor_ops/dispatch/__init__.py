@@ -1,27 +1,64 @@
-"""From a call to the function that runs it."""
+"""The decorator of the files in ``tensor_ops/ops``, and the public functions that it makes.
+
+Tested by tests/conformance/.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from tensor_ops import foreign, state
-from tensor_ops.arguments import dtype_name
-from tensor_ops.checks import check_ndarray
-from tensor_ops.resolution import Route
+from tensor_ops.config import state
+from tensor_ops.dispatch import foreign
+from tensor_ops.dispatch.resolution import Route
+from tensor_ops.op import OPS, Op
+from tensor_ops.op.accuracy import Bound
+from tensor_ops.op.arguments import dtype_name
+from tensor_ops.op.checks import check_ndarray
+from tensor_ops.op.samples import Sample
 
-if TYPE_CHECKING:
-    from tensor_ops.op_table import Op
-
-__all__ = ["CALL", "dispatcher"]
+__all__ = ["CALL", "op"]
 
 CALL = "backend= on the call"
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
-def dispatcher(op: Op) -> Callable[..., Any]:
+
+def op(
+    *,
+    bounds: Mapping[str, Bound],
+    samples: Sequence[Sample] = (),
+    results_like: tuple[str, ...] = (),
+    wider_bounds: Mapping[tuple[str, str], Bound] | None = None,
+    plain: Callable[..., Any] | None = None,
+    terms: Callable[..., Any] | None = None,
+    derivative_of: str | None = None,
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Turn a NumPy function into the public, dispatched op of the same name and signature.
+
+    An op returns one array of the shape and dtype of its first argument, unless `results_like` says
+    which argument each of its results is like.
+    """
+
+    def decorate(body: Callable[P, R]) -> Callable[P, R]:
+        new = Op(
+            body, results_like, bounds, samples, wider_bounds or {}, plain, terms, derivative_of
+        )
+        OPS[new.name] = new
+        public = functools.wraps(body)(_dispatcher(new))
+        del public.__wrapped__  # what a caller gets is not the body
+        public.__signature__ = new.signature  # type: ignore[attr-defined]
+        new.public = public
+        return public
+
+    return decorate
+
+
+def _dispatcher(op: Op) -> Callable[..., Any]:
     """Return the public function of an op.
 
     The way through it for NumPy arrays is kept short: one look-up for the dispatch table in force
@@ -38,7 +75,7 @@ def dispatcher(op: Op) -> Callable[..., Any]:
     def find(table: state.DispatchTable, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         x = args[0] if args else op.bind(args, kwargs)[op.first]
         if foreign.is_foreign(x):
-            return partial(call_foreign, table)
+            return functools.partial(call_foreign, table)
         check_ndarray(op.name, op.first, x)
         return route.function(table, x.dtype, dtype_name(op.name, op.first, x))
 

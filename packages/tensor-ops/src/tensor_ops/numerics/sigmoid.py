@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from tensor_ops.rounding import exp_and_exponent
+from tensor_ops.numerics.rounding import exp_and_exponent
 
 __all__ = ["silu_derivative_terms_times", "silu_derivative_times", "silu_of"]
 

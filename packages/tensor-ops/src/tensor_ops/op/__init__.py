@@ -1,7 +1,7 @@
 """What an op is: its signature, its NumPy body, its samples and its error bounds, in one object.
 
 `OPS` has every op by its name. The files in ``tensor_ops/ops`` put theirs in, with the decorator of
-`tensor_ops.op`.
+`tensor_ops.dispatch`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from tensor_ops.accuracy import Bound
-from tensor_ops.arguments import Declaration, mixtures
-from tensor_ops.checks import check_outputs, check_values
-from tensor_ops.samples import Sample
+from tensor_ops.op.accuracy import Bound
+from tensor_ops.op.arguments import Declaration, mixtures
+from tensor_ops.op.checks import check_outputs, check_values
+from tensor_ops.op.samples import Sample
 
 __all__ = ["OPS", "Op"]
 

@@ -12,10 +12,9 @@ import stat
 from contextlib import ExitStack
 from typing import BinaryIO
 
-from tensor_ops.config_location import kind_of_file
 from tensor_ops.errors import TensorOpsError
 
-__all__ = ["WrongFileError", "open_regular", "open_without_waiting"]
+__all__ = ["WrongFileError", "kind_of_file", "open_regular", "open_without_waiting"]
 
 _HTML = (
     "an HTML page, as a hub shows to those who have to log in first; download the file again and "
@@ -69,6 +68,13 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
 def open_without_waiting(name: str, flags: int) -> int:
     """Open a file as the `opener` of Python's ``open``; a pipe is not waited for."""
     return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def kind_of_file(mode: int) -> str:
+    """Return the kind of a file that is not regular, in words, by its mode."""
+    if stat.S_ISDIR(mode):
+        return "a folder"
+    return "a pipe" if stat.S_ISFIFO(mode) else "a device or a socket"
 
 
 def _problem_with(beginning: bytes) -> str | None:

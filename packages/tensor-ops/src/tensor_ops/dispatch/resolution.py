@@ -6,15 +6,16 @@ from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from tensor_ops import backends, selection
+from tensor_ops import backends
+from tensor_ops.backends.names import AUTOMATIC, CPU, FASTEST, split
+from tensor_ops.config import selection
+from tensor_ops.config.selection import Choice, Decision
 from tensor_ops.errors import BackendError, BackendFallbackWarning, warn_caller
-from tensor_ops.names import AUTOMATIC, CPU, FASTEST, split
-from tensor_ops.selection import Choice, Decision
 
 if TYPE_CHECKING:
-    from tensor_ops.op_table import Op
-    from tensor_ops.state import DispatchTable
-    from tensor_ops.tuning_table import Ranking
+    from tensor_ops.config.state import DispatchTable
+    from tensor_ops.config.tuning_table import Ranking
+    from tensor_ops.op import Op
 
 __all__ = ["Route", "function_for", "measured", "walk"]
 

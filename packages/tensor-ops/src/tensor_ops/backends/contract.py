@@ -6,7 +6,7 @@ A backend does not import tensor_ops, so that all of it is plain data: numbers, 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tensor_ops.names import DEVICE_KINDS, did_you_mean
+from tensor_ops.backends.names import DEVICE_KINDS, did_you_mean
 
 __all__ = ["API_VERSION", "INFO_KEYS", "NUMBER_KEYS", "Capabilities", "capabilities_of"]
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tensor_ops.arguments import DTYPES, dtype_name
-from tensor_ops.names import CPU
-from tensor_ops.resolution import Route, function_for
+from tensor_ops.backends.names import CPU
+from tensor_ops.dispatch.resolution import Route, function_for
+from tensor_ops.op.arguments import DTYPES, dtype_name
 
 if TYPE_CHECKING:
-    from tensor_ops.op_table import Op
-    from tensor_ops.state import DispatchTable
+    from tensor_ops.config.state import DispatchTable
+    from tensor_ops.op import Op
 
 __all__ = [
     "caller",

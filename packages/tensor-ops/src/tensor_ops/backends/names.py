@@ -31,7 +31,7 @@ AUTOMATIC = (AUTO, FASTEST)
 LAST_RESORT = "python"
 DEFAULT_PRIORITY = ("cuda", "opencl", "cpp", LAST_RESORT)
 # The backend for devices of any kind. On CPUs the others are faster for small arrays: see `steps`
-# of `tensor_ops.selection`.
+# of `tensor_ops.config.selection`.
 LAST_ON_CPUS = "opencl"
 # What may follow a backend's name and a colon, as in "opencl:gpu": the kind of device that it
 # must run on.

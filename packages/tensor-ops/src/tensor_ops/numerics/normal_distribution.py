@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from tensor_ops.rounding import exp_and_exponent, product_error, sum_error
+from tensor_ops.numerics.rounding import exp_and_exponent, product_error, sum_error
 
 __all__ = ["gelu_derivative_terms_times", "gelu_derivative_times", "gelu_of", "gelu_times"]
 

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from tensor_ops.errors import ConfigError
-from tensor_ops.regular_files import open_without_waiting
+from tensor_ops.files.regular import open_without_waiting
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,11 +7,11 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tensor_ops import config_location, trusted_files
-from tensor_ops.config_location import ENV_CONFIG
+from tensor_ops.backends.names import AUTO, AUTOMATIC, DEFAULT_PRIORITY, did_you_mean, resolve
+from tensor_ops.config import location
+from tensor_ops.config.selection import ConfigLevel
 from tensor_ops.errors import ConfigError
-from tensor_ops.names import AUTO, AUTOMATIC, DEFAULT_PRIORITY, did_you_mean, resolve
-from tensor_ops.selection import ConfigLevel
+from tensor_ops.files import trusted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -107,7 +107,7 @@ def save(
     import json
 
     content: dict[str, Any] = {"preferred_backend": AUTO, "force_backend": None}
-    if config_location.exists(path):
+    if location.exists(path):
         path = path.resolve()
         if not (replace_read_only or _is_writable(path)):
             raise ReadOnlyFileError(f"{path}: is read-only; --force-write replaces it all the same")
@@ -121,7 +121,7 @@ def save(
     path.parent.mkdir(parents=True, exist_ok=True)
     # Whatever the umask, others may not write a new file: reading it would be an error.
     mode = path.stat().st_mode if path.exists() else 0o644 & ~_umask()
-    trusted_files.replace(path, text, mode)
+    trusted.replace(path, text, mode)
     return saved
 
 
@@ -196,7 +196,7 @@ def _validated(path: Path, text: str, installed: Collection[str]) -> Config:
 
 
 def _read_text(path: Path) -> str:
-    data = trusted_files.read(path, f"set {ENV_CONFIG} to a copy of your own")
+    data = trusted.read(path, f"set {location.ENV_CONFIG} to a copy of your own")
     if data.startswith((b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")):
         raise ConfigError(f"{path}:1: starts with a byte order mark; save it as plain UTF-8")
     try:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensor_ops.arguments import DTYPES, Declaration, Kind
+from tensor_ops.op.arguments import DTYPES, Declaration, Kind
 
 __all__ = ["WIDE_RANGE", "Draw", "Sample", "arguments"]
 

@@ -17,10 +17,14 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tensor_ops import backends, config_location, installed, machine, trusted_files
+from tensor_ops import backends, machine
+from tensor_ops.backends import installed
+from tensor_ops.backends.names import split
+from tensor_ops.config import location
+from tensor_ops.config.tuning_entries import Entry, Ranking, ranking_of
 from tensor_ops.errors import ConfigError, TensorOpsError
-from tensor_ops.names import split
-from tensor_ops.tuning_entries import Entry, Ranking, ranking_of
+from tensor_ops.files import trusted
+from tensor_ops.files.regular import kind_of_file
 
 __all__ = [
     "Entry",
@@ -116,7 +120,7 @@ class Tuning(NamedTuple):
 
 def default_path() -> Path | None:
     """Return the file of the table, in the user's cache; None if the user has no home folder."""
-    folder = config_location.user_folder("cache", "~/.cache")
+    folder = location.user_folder("cache", "~/.cache")
     return Path(folder, "tuning.json") if folder else None
 
 
@@ -163,10 +167,10 @@ def read(path: Path) -> Table | None:
     except OSError as error:
         raise TableError(f"{path}: cannot be looked at: {error.strerror or error}") from error
     if not stat.S_ISREG(mode):  # opening a pipe would wait for ever
-        kind = config_location.kind_of_file(mode)
+        kind = kind_of_file(mode)
         raise TableError(f"{path}: is {kind}, no regular file; move it away")
     try:
-        data = trusted_files.read(path, "delete it")
+        data = trusted.read(path, "delete it")
     except ConfigError as error:
         raise TableError(str(error)) from error
     try:
@@ -185,7 +189,7 @@ def write(path: Path, table: Table) -> None:
         "entries": [each._asdict() | {"intervals": dict(each.intervals)} for each in table.entries],
     }
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    trusted_files.replace(path, json.dumps(content, indent=1) + "\n", 0o600)
+    trusted.replace(path, json.dumps(content, indent=1) + "\n", 0o600)
 
 
 def machine_facts() -> dict[str, Any]:

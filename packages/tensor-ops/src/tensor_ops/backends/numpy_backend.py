@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from tensor_ops.arguments import DTYPES
-from tensor_ops.contract import API_VERSION, INFO_KEYS, NUMBER_KEYS
-from tensor_ops.op_table import OPS
+from tensor_ops.backends.contract import API_VERSION, INFO_KEYS, NUMBER_KEYS
+from tensor_ops.op import OPS
+from tensor_ops.op.arguments import DTYPES
 
 __all__ = ["API_VERSION", "CAPABILITIES", "info", "probe", "supports"]
 

@@ -15,25 +15,17 @@ from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tensor_ops import entry_points, numpy_backend
-from tensor_ops.contract import (
-    API_VERSION,
-    INFO_KEYS,
-    NUMBER_KEYS,
-    Capabilities,
-    capabilities_of,
-)
+from tensor_ops import entry_points
+from tensor_ops.backends import contract, numpy_backend
+from tensor_ops.backends.names import ALIASES, AUTOMATIC, KNOWN, LAST_RESORT, install_command, split
 from tensor_ops.errors import BackendError, BackendUnavailableError, ConfigError
-from tensor_ops.names import ALIASES, AUTOMATIC, KNOWN, LAST_RESORT, install_command, split
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 __all__ = [
-    "API_VERSION",
     "ENTRY_POINT_GROUP",
     "FAILURES",
-    "INFO_KEYS",
     "INSTALLED",
     "Backend",
     "configuration",
@@ -88,7 +80,7 @@ class Backend(NamedTuple):
     is_broken: bool = False
     kind: str | None = None
     wrong_setting: str | None = None
-    capabilities: Capabilities = Capabilities()
+    capabilities: contract.Capabilities = contract.Capabilities()
 
 
 class _InstalledNames(Collection[str]):
@@ -199,11 +191,11 @@ def info(name: str) -> dict[str, Any]:
     """Return the documented keys for a backend, available or not."""
     backend = load(name)
     known = KNOWN.get(split(name)[0])
-    facts: dict[str, Any] = dict.fromkeys(INFO_KEYS)
+    facts: dict[str, Any] = dict.fromkeys(contract.INFO_KEYS)
     if backend.module is not None:
         try:
             given = backend.module.info()
-            found = {key: value for key, value in given.items() if key in INFO_KEYS}
+            found = {key: value for key, value in given.items() if key in contract.INFO_KEYS}
             _require_plain(found)
             facts.update(found)
         except FAILURES as error:
@@ -211,7 +203,7 @@ def info(name: str) -> dict[str, Any]:
     facts.update(name=backend.name, available=backend.reason is None)
     facts["reason"] = backend.reason or facts["reason"]
     facts["display_name"] = known.display_name if known else facts["display_name"] or name
-    facts.update((key, facts[key] or 0) for key in NUMBER_KEYS)
+    facts.update((key, facts[key] or 0) for key in contract.NUMBER_KEYS)
     return facts
 
 
@@ -219,7 +211,7 @@ def _require_plain(facts: dict[str, Any]) -> None:
     """Raise TypeError for a fact of a type that its key does not have, or that JSON does not."""
     import json
 
-    for key in NUMBER_KEYS:
+    for key in contract.NUMBER_KEYS:
         if not isinstance(facts.get(key), int | float | None):
             raise TypeError(f"{key} must be a number, got {facts[key]!r}")
     json.dumps(facts)
@@ -293,7 +285,7 @@ def _import(name: str, point: EntryPoint) -> Backend:
         )
     try:
         version = getattr(module, "API_VERSION", None)
-        if not isinstance(version, int) or version != API_VERSION:
+        if not isinstance(version, int) or version != contract.API_VERSION:
             return Backend(name, None, _wrong_version(point, version), is_broken=True)
         return _probe(name, module)
     except FAILURES as error:
@@ -303,7 +295,7 @@ def _import(name: str, point: EntryPoint) -> Backend:
 
 def _probe(name: str, module: ModuleType) -> Backend:
     try:
-        capabilities = capabilities_of(vars(module).get("CAPABILITIES", {}))
+        capabilities = contract.capabilities_of(vars(module).get("CAPABILITIES", {}))
     except (TypeError, ValueError) as error:
         reason = f"what it declares is wrong: {error}"
         return Backend(name, module, reason, error, is_broken=True)
@@ -322,7 +314,7 @@ def _not_installed(name: str) -> str:
     if name not in KNOWN:  # a plug-in's, which was installed when it was named
         return "it has been uninstalled"
     # Imported here because only what is missing needs it.
-    from tensor_ops import installed
+    from tensor_ops.backends import installed
 
     known, fact = KNOWN[name], installed.about(name)
     noted = f" ({fact})" if fact else ""
@@ -336,6 +328,6 @@ def _not_installed(name: str) -> str:
 def _wrong_version(point: EntryPoint, version: object) -> str:
     distribution = entry_points.distribution_of(point)
     return (
-        f"{distribution} has API_VERSION {version!r} and this tensor-ops wants {API_VERSION}; "
-        "install versions of both that go together"
+        f"{distribution} has API_VERSION {version!r} and this tensor-ops wants "
+        f"{contract.API_VERSION}; install versions of both that go together"
     )

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tensor_ops.blocks import WIDE, compute_dtype, row_blocks
-from tensor_ops.row_statistics import normalized_rows
-from tensor_ops.samples import WIDE_RANGE, Sample
+from tensor_ops.numerics.blocks import WIDE, compute_dtype, row_blocks
+from tensor_ops.numerics.row_statistics import normalized_rows
+from tensor_ops.op.samples import WIDE_RANGE, Sample
 
 __all__ = ["SAMPLES", "norm_gradient", "norm_gradient_terms"]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from tensor_ops import entry_points
 from tensor_ops.config import ENV_FORCE, ENV_PREFERRED, ENV_PRIORITY
-from tensor_ops.config_location import ENV_CONFIG
+from tensor_ops.config.location import ENV_CONFIG
 from tensor_ops.errors import ConfigWarning, warn_caller
 
 __all__ = ["ENTRY_POINT_GROUP", "OWN", "unread", "warn_of_unread", "warned_of"]

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tensor_ops.errors import ConfigError, ConfigWarning, warn_caller
+from tensor_ops.files.regular import kind_of_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +23,6 @@ __all__ = [
     "default_path",
     "exists",
     "find",
-    "kind_of_file",
     "absolute_paths",
     "prefix_file",
     "user_file",
@@ -120,13 +120,6 @@ def exists(path: str | os.PathLike[str], named_by: str = "") -> bool:
         remedy = f"name a file or unset {ENV_CONFIG}" if named_by else "put a file in its place"
         raise ConfigError(f"{named_by}{path}: is {kind_of_file(mode)}, no regular file; {remedy}")
     return True
-
-
-def kind_of_file(mode: int) -> str:
-    """Return the kind of a file that is not regular, in words, by its mode."""
-    if stat.S_ISDIR(mode):
-        return "a folder"
-    return "a pipe" if stat.S_ISFIFO(mode) else "a device or a socket"
 
 
 def _dangling_link(path: str) -> str | None:

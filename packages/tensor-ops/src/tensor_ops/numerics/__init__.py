@@ -1,0 +1,1 @@
+"""The arithmetic that the NumPy bodies of several ops share."""
