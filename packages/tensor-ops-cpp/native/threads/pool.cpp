@@ -14,9 +14,9 @@
 #include <thread>
 
 #include "declaration/relax.h"
-#include "threads/doorbell.h"
 #include "threads/fork.h"
 #include "threads/pytorch_threads.h"
+#include "threads/semaphore.h"
 #include "threads/signals.h"
 
 namespace tensor_ops {
@@ -161,7 +161,7 @@ class Pool {
     const int missing = wanted - (threads_.load(std::memory_order_relaxed) - asleep);
     while (missing > 0 && asleep > 0) {
       const int woken = missing < asleep ? missing : asleep;
-      if (sleeping_.compare_exchange_weak(asleep, asleep - woken)) return bell_.ring(woken);
+      if (sleeping_.compare_exchange_weak(asleep, asleep - woken)) return wakeups_.release(woken);
     }
   }
 
@@ -217,12 +217,12 @@ class Pool {
     }
   }
 
-  // A thread that lowers sleeping_ rings for as many threads as it has taken off.
+  // A thread that lowers sleeping_ releases as many wakeups as it has taken threads off.
   void sleep() {
     sleeping_.fetch_add(1);
     // A job that began before that did not know of this thread.
     if (seats_.load().free() > 0 && leave_sleepers()) return;
-    bell_.wait();
+    wakeups_.acquire();
   }
 
   bool leave_sleepers() {
@@ -237,7 +237,7 @@ class Pool {
   Work work_ = nullptr;
   const void* context_ = nullptr;
   std::atomic<int> threads_{0};  // written under running_
-  Doorbell bell_;
+  Semaphore wakeups_;
 
   static constexpr int kMostRanges = 64;
   struct alignas(64) RangeOnItsLine {
