@@ -123,8 +123,8 @@ class Pool {
       range_[r].left.store(Range(jobs_, pieces * r / ranges, pieces * (r + 1) / ranges),
                            std::memory_order_relaxed);
     if (uses_pytorch) {
-      const Team team{*this, jobs_, ranges};
-      run_on_pytorch_threads(help_in_team, &team);
+      const Job job{*this, jobs_, ranges};
+      run_on_pytorch_threads(help_with_job, &job);
       return true;
     }
     seats_.store(Seats(jobs_, helpers, ranges));
@@ -189,15 +189,15 @@ class Pool {
     if (done) unfinished_.fetch_sub(done, std::memory_order_release);
   }
 
-  struct Team {
+  struct Job {
     Pool& pool;
-    std::uint32_t job;
+    std::uint32_t number;
     int ranges;
   };
 
-  static void help_in_team(const void* context, int number) {
-    const Team& team = *static_cast<const Team*>(context);
-    if (number < team.ranges) team.pool.do_job(team.job, number, team.ranges);
+  static void help_with_job(const void* context, int thread) {
+    const Job& job = *static_cast<const Job*>(context);
+    if (thread < job.ranges) job.pool.do_job(job.number, thread, job.ranges);
   }
 
   // Waits for work by spinning, then asleep.
