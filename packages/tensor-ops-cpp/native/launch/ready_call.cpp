@@ -29,7 +29,7 @@ int mixture_of(const OpCall& call) {
   int mixture = kOneDType;
   for (int k = 1; k < call.inputs; ++k)
     if (call.array[k] && call.array[k]->dtype != call.array[0]->dtype)
-      mixture |= call.kind[k] == Kind::kRows ? kWideRows : kWideParameters;
+      mixture |= call.kind[k] == ParameterKind::kRows ? kWideRows : kWideParameters;
   return mixture;
 }
 
@@ -47,7 +47,7 @@ bool should_stream(const OpCall& call, std::size_t elements, bool measures_rows)
   std::size_t bytes = 0;
   for (int k = 0; k < arrays; ++k) {
     if (!call.array[k]) continue;
-    const bool is_rows = k >= call.inputs ? !is_sum(call, k) : call.kind[k] == Kind::kRows;
+    const bool is_rows = k >= call.inputs ? !is_sum(call, k) : call.kind[k] == ParameterKind::kRows;
     bytes += (is_rows ? elements : call.array[k]->size()) * call.array[k]->item_size();
   }
   if (bytes < (measures_rows ? threshold : threshold + threshold / 2)) return false;
@@ -99,9 +99,9 @@ bool ReadyCall::find_contiguous_rows(const OpCall& call) {
     rows_.data[k] = array.data;
     if (!array.is_contiguous || reinterpret_cast<std::uintptr_t>(array.data) % item != 0)
       return false;
-    if (k >= call.inputs || call.kind[k] == Kind::kRows)
+    if (k >= call.inputs || call.kind[k] == ParameterKind::kRows)
       rows_.stride[k] = static_cast<std::ptrdiff_t>(rows_.n * item);
-    else if (call.kind[k] == Kind::kHalfRows && !find_half_rows(array, rows_.stride[k]))
+    else if (call.kind[k] == ParameterKind::kHalfRows && !find_half_rows(array, rows_.stride[k]))
       return false;
   }
   return true;
