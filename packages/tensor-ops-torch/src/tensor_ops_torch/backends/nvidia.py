@@ -49,7 +49,7 @@ class NVIDIABackend(Backend):
     True
     """
 
-    name = part = "nvidia"
+    name = "nvidia"
     _settings: NVIDIAConfig
 
     def _find(self) -> Runtime | str:

@@ -15,7 +15,7 @@ import enum
 from dataclasses import dataclass
 
 from tensor_ops_torch.hardware.settings import (
-    Settings,
+    Config,
     choice,
     flag,
     integer,
@@ -81,7 +81,7 @@ class TPUCompilationMode(enum.StrEnum):
 
 
 @dataclass
-class NVIDIAConfig(Settings):
+class NVIDIAConfig(Config):
     """Settings of `tensor_ops_torch.backends.nvidia.NVIDIABackend`.
 
     Parameters
@@ -147,7 +147,7 @@ class NVIDIAConfig(Settings):
 
 
 @dataclass
-class TPUConfig(Settings):
+class TPUConfig(Config):
     """Settings of `tensor_ops_torch.backends.tpu.TPUBackend`.
 
     Parameters
@@ -223,7 +223,7 @@ class TPUConfig(Settings):
 
 
 @dataclass
-class HardwareConfig(Settings):
+class HardwareConfig(Config):
     """The settings of each kind of hardware.
 
     Parameters
@@ -237,7 +237,7 @@ class HardwareConfig(Settings):
 
 
 @dataclass
-class KernelPyTorchConfig(Settings):
+class KernelPyTorchConfig(Config):
     """Everything that a backend can be told.
 
     Parameters
