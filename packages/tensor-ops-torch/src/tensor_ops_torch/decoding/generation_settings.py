@@ -1,4 +1,4 @@
-"""What `generate` does with each setting of transformers: the same as transformers, or it refuses.
+"""The settings of transformers: `generate` does with each the same as transformers, or refuses it.
 
 One table has the fields of transformers' ``GenerationConfig``, another the arguments of its
 ``generate``. A field that a later transformers adds is refused until it has its row here.
@@ -267,12 +267,8 @@ def asked_settings(
 def refusal(asked: Mapping[str, Any], *, has_model: bool = True) -> RefusedSettingError | None:
     """Return the error of the first setting that is refused, None if there is none.
 
-    Parameters
-    ----------
-    asked : mapping
-        As `asked_settings` returns it.
-    has_model : bool, optional
-        Whether the model that a decoder was made of is still there.
+    `asked` is what `asked_settings` returns; `has_model` says whether the model that a decoder was
+    made of is still there.
 
     Examples
     --------
