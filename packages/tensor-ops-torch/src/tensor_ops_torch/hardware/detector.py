@@ -25,7 +25,7 @@ from tensor_ops import BackendError, ConfigError
 from tensor_ops.extension import did_you_mean, machine
 from tensor_ops_torch.hardware import xla
 from tensor_ops_torch.hardware.config import NVIDIAArchitecture, TPUVersion
-from tensor_ops_torch.hardware.cpu import allowed_memory, cpu_facts
+from tensor_ops_torch.hardware.cpu import allowed_memory, name_and_level
 from tensor_ops_torch.hardware.profile import (
     GB,
     HardwareProfile,
@@ -346,16 +346,10 @@ def _mps() -> HardwareProfile | str:
 
 
 def _cpu() -> HardwareProfile:
-    facts = cpu_facts()
-    found = {*_ANYWHERE, "float64"} | ({"custom_kernels"} if facts.isa is not None else set())
-    return _profile(
-        HardwareType.CPU,
-        facts.name,
-        facts.memory,
-        found,
-        compute_units=facts.cores,
-        isa=facts.isa,
-    )
+    name, level = name_and_level()
+    found = {*_ANYWHERE, "float64"} | ({"custom_kernels"} if level is not None else set())
+    cores = machine.usable_cpus()
+    return _profile(HardwareType.CPU, name, allowed_memory(), found, compute_units=cores, isa=level)
 
 
 def _profile(
