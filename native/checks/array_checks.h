@@ -50,7 +50,7 @@ struct CallArguments {
   }
 };
 
-// How messages name output i: "out", or "out[i]" where there are several.
+// The name of output i in messages: "out", or "out[i]" where there are several.
 inline const char* output_name(const Declaration& op, std::size_t i) {
   static constexpr const char* kNames[kMaxOutputs] = {"out[0]", "out[1]", "out[2]"};
   return op.outputs.size() == 1 ? "out" : kNames[i];

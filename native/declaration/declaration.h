@@ -75,7 +75,7 @@ struct Output {
   std::size_t like = 0;  // the argument whose shape and dtype it has; like a row: summed over rows
 };
 
-// How an op walks its arrays.
+// The way in which an op walks its arrays.
 enum class Walk {
   kElements,  // every element alone: contiguous arrays are one long row, cut anywhere
   kRowwise,   // the last axis is a row, computed as one
@@ -96,7 +96,6 @@ struct Declaration {
   std::vector<Output> outputs;
   const char* notes;
 
-  // Whether output i is a sum over all rows.
   bool is_sum(std::size_t i) const {
     return parameters[outputs[i].like].kind == ParameterKind::kRow;
   }

@@ -47,7 +47,7 @@ void make_operands(const OpCall& call, Extent n, int leading_axes, Operand* oper
   }
 }
 
-// Whether the rows of an operand are contiguous and aligned, so that kernels take them as they are.
+// Kernels take such rows as they are: they are contiguous and aligned.
 template <class Operand>
 bool is_direct(const Operand& operand, int leading_axes) {
   const auto item = operand.item_size();

@@ -49,7 +49,7 @@ class Backend : public Ops<Backend> {
   const std::string& library() const { return library_; }
   std::string display_name() const { return table_ == nullptr ? name_ : table_->display_name; }
   std::string version() const { return table_ == nullptr ? "" : table_->version; }
-  // What was compiled, as words "key=value" with spaces between them.
+  // The options that were compiled, as words "key=value" with spaces between them.
   std::string configuration() const { return table_ == nullptr ? "" : table_->configuration; }
 
   bool is_available() const { return table_ != nullptr && table_->unavailable_reason() == nullptr; }
@@ -123,7 +123,7 @@ class Backend : public Ops<Backend> {
  private:
   friend class Ops<Backend>;
 
-  // What the methods of Ops call.
+  // The methods of Ops call this.
   template <std::size_t ins, std::size_t outs, std::size_t numbers>
   void run_op(const char* name, const std::array<tensor_ops_array, ins>& inputs,
               const std::array<tensor_ops_array, outs>& outputs,

@@ -17,7 +17,6 @@
 
 namespace tensor_ops::backend {
 
-// How a call is made, apart from its arguments.
 struct CallOptions {
   int num_threads = 0;     // 0: as many as pay; of no meaning on a GPU
   void* stream = nullptr;  // the CUDA stream that device arrays are used on
@@ -103,7 +102,7 @@ inline std::vector<std::string> input_names(const tensor_ops_op& op) {
   return names;
 }
 
-// Which of a parameter's two words a setting says.
+// The index of the word that a setting says, of a parameter's two.
 inline std::int32_t index_of_choice(const tensor_ops_op& op, const tensor_ops_parameter& parameter,
                                     const Setting& setting) {
   const std::string expected = std::string(op.name) + "(): " + parameter.name + " must be " +

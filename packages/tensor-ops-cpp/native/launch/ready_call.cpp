@@ -24,7 +24,7 @@ bool is_sum(const OpCall& call, int k) {
   return k >= call.inputs && call.op->is_sum(static_cast<std::size_t>(k - call.inputs));
 }
 
-// Which arrays are float32 beside an x of a half dtype: a sum of Mixture's.
+// A sum of the Mixture of arrays that are float32 beside an x of a half dtype.
 int mixture_of(const OpCall& call) {
   int mixture = kOneDType;
   for (int k = 1; k < call.inputs; ++k)
@@ -35,10 +35,10 @@ int mixture_of(const OpCall& call) {
 
 const KernelTable& kernels_of(const Op& op) { return *op.kernels[isa_choice().index]; }
 
-// Whether a call reads and writes more than stays in the cache until somebody reads the results,
-// and writes to places that it does not read: those lines are in the cache anyway. Ordinary stores
-// are worth it a little longer where reading and writing take turns anyway; rows that are measured
-// first are written while the next one is measured only if they are streamed.
+// Streams where a call reads and writes more than stays in the cache until somebody reads the
+// results, and writes to places that it does not read: those lines are in the cache anyway.
+// Ordinary stores are worth it a little longer where reading and writing take turns anyway; rows
+// that are measured first are written while the next one is measured only if they are streamed.
 bool should_stream(const OpCall& call, std::size_t elements, bool measures_rows) {
   const int arrays = arrays_of(call);
   const std::size_t threshold = streaming_threshold();

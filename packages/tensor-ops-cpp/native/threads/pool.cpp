@@ -87,7 +87,7 @@ class JobCounts {
 };
 static_assert(kMostPieces <= 0xFFFF, "pieces fit in half a word");
 
-// How many threads may still join a job, and into how many ranges its pieces are divided.
+// The number of threads that may still join a job, and of ranges that its pieces are divided into.
 struct Seats : JobCounts {
   using JobCounts::JobCounts;
   int free() const { return first(); }

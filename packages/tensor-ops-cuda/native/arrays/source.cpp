@@ -1,4 +1,4 @@
-// What kind of array a Python object is.
+// The kind of array that a Python object is.
 #include <atomic>
 #include <memory>
 

@@ -23,10 +23,10 @@ DEVICE bool has_digits(R variance, R with_eps) {
   return is_safe(with_eps) && (with_eps > kLeastSafe<R> || is_safe(variance));
 }
 
-// How the elements of a row are scaled if its moments are not exact: a row of float is computed in
-// double as it is, a row of double near 1 if its variance, or that of several such rows together,
-// has lost digits. NaN may come from an overflow. The mean is tested too, since rows of equal large
-// elements have no variance.
+// The scaling of a row whose moments are not exact: a row of float is computed in double as it is,
+// a row of double near 1 if its variance, or that of several such rows together, has lost digits.
+// NaN may come from an overflow. The mean is tested too, since rows of equal large elements have no
+// variance.
 DEVICE Unscaled scaling_for(float, float) { return {}; }
 DEVICE Scaled scaling_for(double mean, double with_eps) {
   if (!(with_eps <= 1e290 && magnitude(mean) <= 1e140)) return {kShrink};
@@ -124,7 +124,7 @@ DEVICE void layer_norm_row(Group& group, const LayerRow<X, Weight>& row, double 
   const R square = group.combine(squares, Plus()) / count;
   share.forget_conversions();
 
-  // Where the mean is far from exact, the deviations have lost digits to its error.
+  // The deviations have lost digits to the mean's error where it is far from exact.
   const R variance = square - rest * rest, with_eps = variance + static_cast<R>(eps);
   const bool is_exact = has_digits(variance, with_eps) && rest * rest <= variance;
   if (is_exact) {

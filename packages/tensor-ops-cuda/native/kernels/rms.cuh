@@ -94,8 +94,8 @@ struct RmsRow : Row<X> {
   }
 };
 
-// How the elements of a row are scaled if its mean of squares is not safe: a row of float is
-// computed in double as it is, a row of double near 1.
+// The scaling of a row whose mean of squares is not safe: a row of float is computed in double as
+// it is, a row of double near 1.
 DEVICE Unscaled scaling_for(float) { return {}; }
 DEVICE Scaled scaling_for(double mean_square) { return {mean_square < 1 ? kGrow : kShrink}; }
 

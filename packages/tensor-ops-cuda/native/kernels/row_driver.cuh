@@ -34,7 +34,7 @@ constexpr int kMostLanes = 512;
 constexpr int kSharedThreads = 128;
 constexpr std::int64_t kMostBlocks = 1 << 30;
 
-// What every kernel of an op on rows is given. `whole` says that every row of every array is
+// The arguments of every kernel of an op on rows. `whole` says that every row of every array is
 // aligned and consists of whole vectors.
 template <int kArrays_>
 struct RowCall : Arrays<kArrays_> {
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(kMostLanes, 1) compute_rows(const __grid_const
 
 // --- Rows in parts, each of which a block computes -----------------------------------------------
 
-// How rows of n elements are cut, and the numbers that parts store for later steps.
+// The parts of rows of n elements, and the numbers that they store for later steps.
 struct RowParts {
   static constexpr int kNumbers = 3;  // of each part
 

@@ -71,7 +71,7 @@ struct SoftmaxRow : Row<X> {
       const R k = fused(value, scale.factor_hi, Format<R>::kShift) - Format<R>::kShift;
       const R rest = fused(value, scale.factor_hi, -k);
       const R r = fused(value, scale.factor_lo, rest), power = k - exponent;
-      // What would be subnormal is 0.
+      // Subnormal results are 0.
       return power < 1 - Format<R>::kBias ? R{0} : ordinary_exp2(power + Format<R>::kShift, r);
     }
   }

@@ -166,8 +166,8 @@ class ClusterGroup : BlockGroup {
   }
 };
 
-// Whether a condition holds for any lane of the warp. Lanes that exchange numbers must take the
-// same branches, also where the warp has several rows.
+// A condition holds for any lane of the warp. Lanes that exchange numbers must take the same
+// branches, also where the warp has several rows.
 DEVICE bool any_of_warp(bool condition) { return __any_sync(kWholeWarp, condition) != 0; }
 
 }  // namespace tensor_ops

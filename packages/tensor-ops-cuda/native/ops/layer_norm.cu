@@ -88,7 +88,7 @@ struct LayerNorm : RowCall<4> {
   }
 };
 
-// Of x, weight, bias and y.
+// The arrays are x, weight, bias and y.
 void launch_layer_norm(const Call& call) {
   with_element(call.dtype, [&](auto x) {
     using X = decltype(x);

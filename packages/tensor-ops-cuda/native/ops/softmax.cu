@@ -56,7 +56,7 @@ struct Softmax : RowCall<2> {
   }
 };
 
-// Of x and y.
+// The arrays are x and y.
 void launch_softmax(const Call& call) {
   with_element(call.dtype, [&](auto x) { launch_rows<Softmax<decltype(x)>>(call); });
 }
