@@ -3,9 +3,9 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstring>
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -124,12 +124,11 @@ class Backend : public Ops<Backend> {
   friend class Ops<Backend>;
 
   // The methods of Ops call this.
-  template <std::size_t ins, std::size_t outs, std::size_t numbers>
-  void run_op(const char* name, const std::array<tensor_ops_array, ins>& inputs,
-              const std::array<tensor_ops_array, outs>& outputs,
-              const std::array<double, numbers>& scalars, int choice, CallOptions options) const {
-    run(found(name), inputs.data(), ins, outputs.data(), outs, scalars.data(), numbers, choice,
-        options);
+  void run_op(const char* name, std::initializer_list<tensor_ops_array> inputs,
+              std::initializer_list<tensor_ops_array> outputs,
+              std::initializer_list<double> scalars, int choice, CallOptions options) const {
+    run(found(name), inputs.begin(), inputs.size(), outputs.begin(), outputs.size(),
+        scalars.begin(), scalars.size(), choice, options);
   }
 
   void run(const tensor_ops_op& op, const tensor_ops_array* inputs, std::size_t input_count,
