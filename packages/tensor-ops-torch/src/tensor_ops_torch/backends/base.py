@@ -1,4 +1,4 @@
-"""What all backends have in common."""
+"""The base of all backends."""
 
 from __future__ import annotations
 

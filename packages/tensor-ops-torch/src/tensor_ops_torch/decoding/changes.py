@@ -1,4 +1,4 @@
-"""Whether a model is still the one that a decoder was made from.
+"""Checks of whether a model is still the one that a decoder was made from.
 
 PyTorch counts what is written to a tensor in ``Tensor._version``. Not counted are what the fused
 kernels of optimizers write, what goes through ``.data``, and what another library writes to the

@@ -1,4 +1,4 @@
-"""Whether a model computes what its class and its configuration say, and nothing else.
+"""Checks of whether a model computes what its class and its configuration say, and nothing else.
 
 The engine knows the families of models, not the code of a model. So the modules of a model are
 compared with those that its class makes of its configuration, without memory for weights.
@@ -31,7 +31,7 @@ __all__ = [
     "quantization_of",
 ]
 
-# What modules hold beside what a step computes with.
+# Modules hold these beside what a step computes with.
 _NOT_COMPARED = (
     "all_tied_weights_keys",
     "gradient_checkpointing",
@@ -168,7 +168,7 @@ def code_outside_class(model: Any, modules: Mapping[str, torch.nn.Module]) -> st
     )
     if hooks:
         return f"all modules have a forward hook, {_named(hooks[0])}, {_NOT_RUN}"
-    # What `generate` is set to decides on no step, and may be a decoder's.
+    # Another `generate` decides on no step, and may be a decoder's.
     for name in vars(model).keys() & vars(GenerationMixin).keys() - {"generate"}:
         method = vars(model)[name]
         is_own = getattr(method, "__func__", None) is getattr(type(model), name)

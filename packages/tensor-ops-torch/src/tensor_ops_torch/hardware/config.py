@@ -1,9 +1,9 @@
-"""What is wanted of the hardware: settings of the backends, checked whenever they are assigned.
+"""Settings of the backends for their hardware, checked whenever they are assigned.
 
 A setting at its default leaves PyTorch as it is. Any other has an effect, which its description
-names, or the backend that cannot give it warns or raises; what the user has set is never changed.
-What no machine could do, whatever the other settings are, is refused here; what depends on the
-device is checked by the backend, and ahead of it by
+names, or the backend that cannot give it warns or raises; no setting of the user is ever changed.
+Settings that no machine could follow are refused here; those that depend on the device are checked
+by the backend, and ahead of it by
 `tensor_ops_torch.validation.unified_validator.UnifiedValidator`.
 """
 

@@ -1,4 +1,4 @@
-"""Which hardware there is, read from the hardware, and which of it is the best.
+"""The hardware that there is, read from the hardware, and the best of it.
 
 The order is that of the guide:
 
@@ -47,13 +47,13 @@ __all__ = [
 
 PCI = Path("/sys/bus/pci/devices")
 _GOOGLE = "0x1ae0"
-# Those that torch_xla looks for.
+# The chips that torch_xla looks for.
 _TPU_CHIPS = {"0x0027", "0x005e", "0x0063", "0x006f", "0x0056", "0x0062", "0x0076"}
 _NEW_TPUS = {TPUVersion.V5P, TPUVersion.V6E, TPUVersion.V7}
 _OLD_TPUS = {TPUVersion.V2, TPUVersion.V3}
 _BEST_NVIDIA = {NVIDIAArchitecture.HOPPER, NVIDIAArchitecture.BLACKWELL}
 _ORDER = list(HardwareType)
-# What PyTorch computes on every GPU, and on the CPU.
+# PyTorch computes these on every GPU, and on the CPU.
 _ANYWHERE = frozenset({"float16", "bfloat16", "dynamic_shapes"})
 
 

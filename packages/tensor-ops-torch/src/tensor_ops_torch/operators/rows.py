@@ -1,4 +1,4 @@
-"""What the norms and their gradients share."""
+"""Arithmetic of rows, for the norms and their gradients."""
 
 import math
 import operator
@@ -43,7 +43,7 @@ def is_differentiated() -> bool:
 
 def may_have_tangents() -> bool:
     """Return whether tensors may have tangents of forward-mode differentiation."""
-    # What torch.compile has traced enters a level that PyTorch's Python does not know of.
+    # A traced function of torch.compile enters a level that PyTorch's Python does not know of.
     return forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()
 
 
