@@ -48,8 +48,6 @@ BEFORE = """\
 // that instead of changing this file.
 #pragma once
 
-#include <array>
-
 #include "tensor_ops/abi.h"
 #include "tensor_ops/backend/array.h"
 #include "tensor_ops/backend/call.h"
@@ -154,7 +152,7 @@ def enumerations(ops: Iterable[Op]) -> Lines:
                 raise ValueError(f"{message}: give it a new name")
     for name, choices in seen.items():
         words = ", ".join(f"k{camel(choice)}" for choice in choices)
-        yield f"\n// What the parameter `{name}` may be.\nenum class {camel(name)} {{ {words} }};"
+        yield f"\n// The words of the parameter `{name}`.\nenum class {camel(name)} {{ {words} }};"
 
 
 def method(op: Op) -> Lines:
@@ -170,27 +168,26 @@ def method(op: Op) -> Lines:
     formula = [f"    {line.strip()}" for line in op.formula.splitlines() if line]
     for line in (op.summary, "", *formula, "", *notes):
         yield f"  // {line}".rstrip()
-    yield f"  void {op.name}("
-    yield from wrapped([f"const ConstArray& {each.name}," for each in inputs])
-    yield from wrapped([f"const Array& {name}," for name in op.outputs])
-    yield from wrapped([f"{setting(each)}," for each in settings])
-    yield "      CallOptions options = {}) const {"
-    yield f'    self().run_op("{op.name}",'
-    for names in ([each.name for each in inputs], list(op.outputs)):
-        arrays = [f"{name}.abi()" for name in names]
-        yield f"        {array('tensor_ops_array', arrays)},"
-    yield f"        {array('double', scalars)}, {choice}, options);\n  }}"
+    parameters = [f"const ConstArray& {each.name}" for each in inputs]
+    parameters += [f"const Array& {name}" for name in op.outputs]
+    parameters += [*map(setting, settings), "CallOptions options = {}"]
+    lists = ([f"{each.name}.abi()" for each in inputs], [f"{n}.abi()" for n in op.outputs], scalars)
+    arguments = [f'"{op.name}"', *(f"{{{', '.join(each)}}}" for each in lists), choice, "options"]
+    yield from filled(f"  void {op.name}(", parameters, ") const {")
+    yield from filled("    self().run_op(", arguments, ");")
+    yield "  }"
 
 
-def wrapped(words: list[str]) -> Lines:
-    line = ""
-    for word in words:
-        if len(line) + len(word) > WIDTH - len("      "):
-            yield f"      {line.rstrip()}"
-            line = ""
-        line += f"{word} "
-    if line:
-        yield f"      {line.rstrip()}"
+def filled(opening: str, words: list[str], closing: str) -> Lines:
+    """Yield words with commas between them, in as few lines as they fit into."""
+    line, indent = opening, " " * (len(opening) - len(opening.lstrip()) + 4)
+    *others, last = words
+    for word in [*(f"{each}, " for each in others), f"{last}{closing}"]:
+        if len(line) + len(word.rstrip()) > WIDTH:
+            yield line.rstrip()
+            line = indent
+        line += word
+    yield line
 
 
 def setting(each: Parameter) -> str:
@@ -206,11 +203,6 @@ def setting(each: Parameter) -> str:
 def chosen(each: Parameter) -> str:
     """Return the number of a choice or flag in the C interface."""
     return f"static_cast<int>({each.name})" if each.kind == "choice" else f"{each.name} ? 1 : 0"
-
-
-def array(type_: str, values: list[str]) -> str:
-    braces = f"{{{{{', '.join(values)}}}}}" if values else "{}"
-    return f"std::array<{type_}, {len(values)}>{braces}"
 
 
 def camel(name: str) -> str:

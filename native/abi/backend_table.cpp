@@ -11,13 +11,13 @@
 namespace tensor_ops {
 namespace {
 
-static_assert(TENSOR_OPS_ROWS == static_cast<int>(Kind::kRows) &&
-              TENSOR_OPS_ROW == static_cast<int>(Kind::kRow) &&
-              TENSOR_OPS_OPTIONAL_ROW == static_cast<int>(Kind::kOptionalRow) &&
-              TENSOR_OPS_HALF_ROWS == static_cast<int>(Kind::kHalfRows) &&
-              TENSOR_OPS_SCALAR == static_cast<int>(Kind::kScalar) &&
-              TENSOR_OPS_CHOICE == static_cast<int>(Kind::kChoice) &&
-              TENSOR_OPS_FLAG == static_cast<int>(Kind::kFlag));
+static_assert(TENSOR_OPS_ROWS == static_cast<int>(ParameterKind::kRows) &&
+              TENSOR_OPS_ROW == static_cast<int>(ParameterKind::kRow) &&
+              TENSOR_OPS_OPTIONAL_ROW == static_cast<int>(ParameterKind::kOptionalRow) &&
+              TENSOR_OPS_HALF_ROWS == static_cast<int>(ParameterKind::kHalfRows) &&
+              TENSOR_OPS_SCALAR == static_cast<int>(ParameterKind::kScalar) &&
+              TENSOR_OPS_CHOICE == static_cast<int>(ParameterKind::kChoice) &&
+              TENSOR_OPS_FLAG == static_cast<int>(ParameterKind::kFlag));
 
 constexpr bool is_number(int number, DType dtype) { return number == static_cast<int>(dtype); }
 static_assert(is_number(TENSOR_OPS_FLOAT32, kFloat32) && is_number(TENSOR_OPS_FLOAT16, kFloat16) &&
@@ -54,7 +54,7 @@ void fill(InterfaceOp& to, const Op& op) {
                                    {each.choices[0], each.choices[1]}};
     to.parameters.push_back(parameter);
     to.facts.input_count += each.is_array();
-    to.facts.scalar_count += each.kind == Kind::kScalar;
+    to.facts.scalar_count += each.kind == ParameterKind::kScalar;
   }
   for (const Output& each : op.outputs) to.output_names.push_back(each.name);
   to.facts.name = op.name;
@@ -91,7 +91,7 @@ void add_numbers(const Op& op, const tensor_ops_call& given, InterfaceCall& call
   bool has_variants = false;
   for (const Parameter& parameter : op.parameters) {
     has_variants = has_variants || parameter.selects_variant();
-    if (parameter.kind != Kind::kScalar) continue;
+    if (parameter.kind != ParameterKind::kScalar) continue;
     call.scalar[scalars] = parameter.default_value;
     if (scalars < given.scalar_count && given.scalars)
       call.scalar[scalars] = require_scalar(op, parameter, given.scalars[scalars]);

@@ -46,8 +46,8 @@ struct InterfaceCall : CallArguments<CallerArray> {
   void* stream = nullptr;
 };
 
-// What a backend defines, in library/. All but the first two may throw the errors of
-// declaration/errors.h.
+// The functions and names that a backend defines, in library/. All but the first two may throw the
+// errors of declaration/errors.h.
 struct BackendParts {
   const char* name;
   const char* display_name;
@@ -63,7 +63,7 @@ struct BackendParts {
   const tensor_ops_decode* decode;  // may be null
 };
 
-// What a library's one exported function does.
+// The body of a library's one exported function.
 tensor_ops_status get_backend(const BackendParts& parts, std::uint32_t abi_version,
                               const tensor_ops_backend** backend, tensor_ops_error* error);
 

@@ -1,4 +1,4 @@
-// How functions of the C interface end: exceptions become statuses and messages.
+// The end of functions of the C interface: exceptions become statuses and messages.
 #pragma once
 
 #include <cstddef>

@@ -18,13 +18,13 @@ std::string number_text(double value) {
 
 std::string default_text(const Parameter& parameter) {
   switch (parameter.kind) {
-    case Kind::kOptionalRow:
+    case ParameterKind::kOptionalRow:
       return "None";
-    case Kind::kScalar:
+    case ParameterKind::kScalar:
       return number_text(parameter.default_value);
-    case Kind::kChoice:
+    case ParameterKind::kChoice:
       return text("'", parameter.choices[0], "'");
-    case Kind::kFlag:
+    case ParameterKind::kFlag:
       return parameter.choices[0];
     default:
       return {};

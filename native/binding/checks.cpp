@@ -58,12 +58,12 @@ void add_numbers(const Declaration& op, const Arguments& arguments, CheckedCall&
   PyObject* const* value = arguments.value;
   for (const Parameter& parameter : op.parameters) {
     PyObject* object = *value++;
-    if (parameter.kind == Kind::kScalar)
+    if (parameter.kind == ParameterKind::kScalar)
       call.scalar[scalars++] =
           object ? require_scalar(op, parameter, object) : parameter.default_value;
-    else if (object && parameter.kind == Kind::kChoice)
+    else if (object && parameter.kind == ParameterKind::kChoice)
       call.variant = require_choice(op, parameter, object);
-    else if (object && parameter.kind == Kind::kFlag)
+    else if (object && parameter.kind == ParameterKind::kFlag)
       call.variant = require_flag(op, parameter, object);
   }
 }
@@ -75,7 +75,7 @@ void add_array(const Declaration& op, const Parameter& parameter, PyObject* obje
   call.name[k] = parameter.name;
   call.array[k].object = nullptr;
   call.array[k].is_output = false;
-  if (parameter.kind == Kind::kOptionalRow && (!object || object == Py_None)) return;
+  if (parameter.kind == ParameterKind::kOptionalRow && (!object || object == Py_None)) return;
   call.reader.read(parameter.name, object, call.array[k]);
   check_input(op, parameter, call);
 }

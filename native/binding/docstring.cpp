@@ -14,22 +14,22 @@ std::string type_of(const Declaration& op, const Parameter& parameter) {
   const char* x = op.parameters[0].name;
   const std::string dtype = text("dtype of ", x, parameter.may_be_float32 ? " or float32" : "");
   switch (parameter.kind) {
-    case Kind::kRows:
+    case ParameterKind::kRows:
       if (parameter.name == op.parameters[0].name)
         return text(kArrayType, op.walk == Walk::kRowwise ? ", shape (..., n)" : "");
       return text(kArrayType, ", shape ", parameter.may_be_float32 ? text("of ", x, ",") : "and",
                   " ", dtype);
-    case Kind::kRow:
+    case ParameterKind::kRow:
       return text(kArrayType, ", shape (n,), ", dtype);
-    case Kind::kOptionalRow:
+    case ParameterKind::kOptionalRow:
       return text(kArrayType, ", shape (n,), ", dtype, ", or None");
-    case Kind::kHalfRows:
+    case ParameterKind::kHalfRows:
       return text(kArrayType, " that broadcasts to (..., n/2), ", dtype);
-    case Kind::kScalar:
+    case ParameterKind::kScalar:
       return "float";
-    case Kind::kChoice:
+    case ParameterKind::kChoice:
       return text(quoted(parameter.choices[0]), ", '", parameter.choices[1], "'}");
-    case Kind::kFlag:
+    case ParameterKind::kFlag:
       return "bool";
   }
   return {};
@@ -80,7 +80,7 @@ std::string mixtures_note(const Declaration& op) {
   std::string rows, parameters;
   for (const Parameter& parameter : op.parameters) {
     if (!parameter.may_be_float32) continue;
-    std::string& names = parameter.kind == Kind::kRows ? rows : parameters;
+    std::string& names = parameter.kind == ParameterKind::kRows ? rows : parameters;
     names += text(names.empty() ? "" : " and ", parameter.name);
   }
   if (parameters.empty()) return {};
@@ -90,11 +90,11 @@ std::string mixtures_note(const Declaration& op) {
 }
 
 // An argument that the op takes, for x of shape (2, 4).
-const char* example_argument(Kind kind) {
+const char* example_argument(ParameterKind kind) {
   switch (kind) {
-    case Kind::kRow:
+    case ParameterKind::kRow:
       return "np.ones(4, np.float32)";
-    case Kind::kHalfRows:
+    case ParameterKind::kHalfRows:
       return "np.ones((2, 2), np.float32)";
     default:
       return "np.ones((2, 4), np.float32)";

@@ -29,7 +29,7 @@ template <class Array>
 struct CallArguments {
   int arrays = 0;           // array arguments, given or not
   Array array[kMaxArrays];  // in declaration order
-  Kind kind[kMaxArrays];
+  ParameterKind kind[kMaxArrays];
   const char* name[kMaxArrays];
   Array out[kMaxOutputs];           // not given where the result is to be allocated
   double scalar[kMaxScalars] = {};  // in declaration order
@@ -50,7 +50,7 @@ struct CallArguments {
   }
 };
 
-// How messages name output i: "out", or "out[i]" where there are several.
+// The name of output i in messages: "out", or "out[i]" where there are several.
 inline const char* output_name(const Declaration& op, std::size_t i) {
   static constexpr const char* kNames[kMaxOutputs] = {"out[0]", "out[1]", "out[2]"};
   return op.outputs.size() == 1 ? "out" : kNames[i];
@@ -95,10 +95,10 @@ void require_dtype(const Declaration& op, const char* name, const Array& array, 
 template <class Array>
 void require_input_dtype(const Declaration& op, const Parameter& parameter, int k,
                          const CallArguments<Array>& call) {
-  const bool is_rows = parameter.kind == Kind::kRows;
+  const bool is_rows = parameter.kind == ParameterKind::kRows;
   int like = 0;
   for (int i = 1; i < k && (parameter.may_be_float32 || !is_rows) && like == 0; ++i)
-    if (call.array[i].is_given() && (call.kind[i] == Kind::kRows) == is_rows) like = i;
+    if (call.array[i].is_given() && (call.kind[i] == ParameterKind::kRows) == is_rows) like = i;
   const bool may_be_float32 =
       parameter.may_be_float32 && like == 0 && is_half_dtype(call.array[0].dtype);
   require_dtype(op, parameter.name, call.array[k], like, may_be_float32, call);
@@ -148,7 +148,7 @@ void require_x_rank(const Declaration& op, const Array& x) {
   if (x.row_length() % 2 == 0) return;
   const bool has_half_rows =
       std::any_of(op.parameters.begin(), op.parameters.end(),
-                  [](const Parameter& p) { return p.kind == Kind::kHalfRows; });
+                  [](const Parameter& p) { return p.kind == ParameterKind::kHalfRows; });
   if (has_half_rows)
     throw ValueError(text(op.name, ": ", name, "'s last axis must have even length, got shape ",
                           array_shape_text(x)));
@@ -160,7 +160,7 @@ void check_against_inputs(const Declaration& op, const CallArguments<Array>& cal
   for (int k = 0; k < call.arrays; ++k) {
     const Array& input = call.array[k];
     if (!input.is_given()) continue;
-    const bool may_be_input = call.kind[k] == Kind::kRows;
+    const bool may_be_input = call.kind[k] == ParameterKind::kRows;
     if (may_be_input && overlap::is_same_view(out, input)) continue;
     if (overlap::may_share_memory(out, input))
       throw ValueError(text(op.name, ": ", output_name(op, i), " overlaps ", call.name[k],
@@ -183,9 +183,9 @@ void check_input(const Declaration& op, const Parameter& parameter,
   }
   checks::require_input_dtype(op, parameter, k, call);
   switch (parameter.kind) {
-    case Kind::kRows:
+    case ParameterKind::kRows:
       return checks::require_same_shape(op, parameter.name, array, call.name[0], call.array[0]);
-    case Kind::kHalfRows:
+    case ParameterKind::kHalfRows:
       return checks::require_half_rows(op, parameter.name, array, call.array[0]);
     default:
       return checks::require_row(op, parameter.name, array, call.array[0]);

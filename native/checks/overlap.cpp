@@ -31,9 +31,9 @@ struct Term {
   std::int64_t step, most;
 };
 
-// Whether i * step, summed over the terms, can be `target`: two elements share a byte where a sum
-// of both arrays' index times stride, and of the byte within the element, is the distance of their
-// ends. All steps are positive. A depth-first search, the largest step first.
+// A depth-first search, the largest step first, for i * step, summed over the terms, to be a
+// target. Two elements share a byte where a sum of both arrays' index times stride, and of the byte
+// within the element, is the distance of their ends. All steps are positive.
 class SumSearch {
  public:
   void add(std::int64_t step, std::int64_t most) {

@@ -1,5 +1,5 @@
-// Which overlaps of an output with the other arrays are allowed: exactly the same view of a
-// full-shape input, and nothing else. All arrays are of supported dtypes.
+// The overlaps of an output with the other arrays: exactly the same view of a full-shape input is
+// allowed, and nothing else. All arrays are of supported dtypes.
 #pragma once
 
 #include "declaration/array_view.h"

@@ -15,7 +15,7 @@ struct ArrayView {
   const std::ptrdiff_t* strides;  // bytes
   bool is_contiguous;
 
-  // Of a supported dtype.
+  // The dtype must be a supported one.
   std::size_t item_size() const { return kItemSizes[dtype]; }
   std::size_t size() const {
     std::size_t size = 1;

@@ -7,7 +7,7 @@
 
 namespace tensor_ops {
 
-enum class Kind {
+enum class ParameterKind {
   kRows,         // an array of x's shape; the first argument, x itself, is one
   kRow,          // an array of shape (n,), n being the length of x's last axis
   kOptionalRow,  // the same, or None
@@ -18,7 +18,7 @@ enum class Kind {
 };
 
 struct Parameter {
-  Kind kind;
+  ParameterKind kind;
   const char* name;
   const char* description;
   double default_value = 0;  // of a scalar
@@ -27,13 +27,15 @@ struct Parameter {
   bool keyword_only = false;
   bool may_be_float32 = false;  // of an array, beside an x of a half dtype
 
-  bool is_array() const { return kind <= Kind::kHalfRows; }
-  bool is_required() const { return is_array() && kind != Kind::kOptionalRow; }
-  bool selects_variant() const { return kind == Kind::kChoice || kind == Kind::kFlag; }
+  bool is_array() const { return kind <= ParameterKind::kHalfRows; }
+  bool is_required() const { return is_array() && kind != ParameterKind::kOptionalRow; }
+  bool selects_variant() const {
+    return kind == ParameterKind::kChoice || kind == ParameterKind::kFlag;
+  }
 };
 
 inline Parameter rows(const char* name, const char* description) {
-  return {Kind::kRows, name, description};
+  return {ParameterKind::kRows, name, description};
 }
 // Such an array may be float32 beside an x of a half dtype. The arrays of an op that are not rows
 // share one dtype.
@@ -45,26 +47,26 @@ inline Parameter wide_rows(const char* name, const char* description) {
   return may_be_float32(rows(name, description));
 }
 inline Parameter row(const char* name, const char* description) {
-  return may_be_float32({Kind::kRow, name, description});
+  return may_be_float32({ParameterKind::kRow, name, description});
 }
 inline Parameter optional_row(const char* name, const char* description) {
-  return may_be_float32({Kind::kOptionalRow, name, description});
+  return may_be_float32({ParameterKind::kOptionalRow, name, description});
 }
 inline Parameter half_rows(const char* name, const char* description) {
-  return may_be_float32({Kind::kHalfRows, name, description});
+  return may_be_float32({ParameterKind::kHalfRows, name, description});
 }
 inline Parameter scalar(const char* name, double value, const char* description) {
-  return {Kind::kScalar, name, description, value};
+  return {ParameterKind::kScalar, name, description, value};
 }
 inline Parameter non_negative(const char* name, double value, const char* description) {
-  return {Kind::kScalar, name, description, value, true};
+  return {ParameterKind::kScalar, name, description, value, true};
 }
 inline Parameter choice(const char* name, const char* first, const char* second,
                         const char* description) {
-  return {Kind::kChoice, name, description, 0, false, {first, second}};
+  return {ParameterKind::kChoice, name, description, 0, false, {first, second}};
 }
 inline Parameter keyword_flag(const char* name, const char* description) {
-  return {Kind::kFlag, name, description, 0, false, {"False", "True"}, true};
+  return {ParameterKind::kFlag, name, description, 0, false, {"False", "True"}, true};
 }
 
 struct Output {
@@ -73,7 +75,7 @@ struct Output {
   std::size_t like = 0;  // the argument whose shape and dtype it has; like a row: summed over rows
 };
 
-// How an op walks its arrays.
+// The way in which an op walks its arrays.
 enum class Walk {
   kElements,  // every element alone: contiguous arrays are one long row, cut anywhere
   kRowwise,   // the last axis is a row, computed as one
@@ -94,8 +96,9 @@ struct Declaration {
   std::vector<Output> outputs;
   const char* notes;
 
-  // Whether output i is a sum over all rows.
-  bool is_sum(std::size_t i) const { return parameters[outputs[i].like].kind == Kind::kRow; }
+  bool is_sum(std::size_t i) const {
+    return parameters[outputs[i].like].kind == ParameterKind::kRow;
+  }
 };
 
 }  // namespace tensor_ops

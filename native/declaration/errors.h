@@ -38,7 +38,7 @@ std::string text(const Parts&... parts) {
   return stream.str();
 }
 
-// What word(element) gives for each element, with separators between: "a, b, c".
+// The words word(element) of all elements, with separators between: "a, b, c".
 template <class Range, class Word>
 std::string joined(const Range& range, Word word, const char* separator = ", ") {
   std::string all;

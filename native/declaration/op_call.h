@@ -16,7 +16,7 @@ struct Op;
 struct OpCall {
   const Op* op;
   int inputs;
-  const Kind* kind;  // of the inputs
+  const ParameterKind* kind;  // of the inputs
   const ArrayView* array[kMaxArrays];
   const double* scalars;
   std::size_t variant;  // the value of the op's choice or flag

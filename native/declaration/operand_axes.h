@@ -39,7 +39,7 @@ void make_operands(const OpCall& call, Extent n, int leading_axes, Operand* oper
     operand->data = nullptr;
     operand->dtype = array ? array->dtype : call.array[0]->dtype;
     operand->is_output = k >= call.inputs;
-    const bool is_half = !operand->is_output && call.kind[k] == Kind::kHalfRows;
+    const bool is_half = !operand->is_output && call.kind[k] == ParameterKind::kHalfRows;
     operand->length = is_half ? n / 2 : n;
     operand->element_stride = operand->item_size();
     std::fill_n(operand->stride, leading_axes, 0);
@@ -47,7 +47,7 @@ void make_operands(const OpCall& call, Extent n, int leading_axes, Operand* oper
   }
 }
 
-// Whether the rows of an operand are contiguous and aligned, so that kernels take them as they are.
+// Kernels take such rows as they are: they are contiguous and aligned.
 template <class Operand>
 bool is_direct(const Operand& operand, int leading_axes) {
   const auto item = operand.item_size();

@@ -1,4 +1,4 @@
-// What a loop that waits for another thread does in each turn.
+// A hint to the processor in each turn of a loop that waits for another thread.
 #pragma once
 
 #if defined(__x86_64__) || defined(_M_X64)

@@ -58,10 +58,11 @@ def test_a_method_has_the_texts_as_comments():
         "  // w: Weight. A row, or {} for none.\n  // y: Result.\n  // flip: Backwards.\n" in text
     )
     assert (
-        "void one(\n      const ConstArray& x, const ConstArray& w,\n      const Array& y,\n"
+        "  void one(const ConstArray& x, const ConstArray& w, const Array& y, bool flip = false,\n"
+        "      CallOptions options = {}) const {\n"
+        '    self().run_op("one", {x.abi(), w.abi()}, {y.abi()}, {}, flip ? 1 : 0, options);\n'
         in text
     )
-    assert "      bool flip = false,\n      CallOptions options = {}) const {\n" in text
 
 
 def test_the_interface_has_room_for_one_choice():

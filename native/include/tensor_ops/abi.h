@@ -28,7 +28,7 @@ extern "C" {
 
 #define TENSOR_OPS_ABI_VERSION 1u
 
-/* How a call ended. The names are those of Python's exceptions. */
+/* The outcome of a call. The names are those of Python's exceptions. */
 typedef int32_t tensor_ops_status;
 enum {
   TENSOR_OPS_OK = 0,
@@ -39,7 +39,7 @@ enum {
   TENSOR_OPS_RUNTIME_ERROR = 5 /* anything else, such as an error of a driver */
 };
 
-/* Where a function that fails writes why. Every function takes a null pointer instead. */
+/* A function that fails writes the reason here. Every function takes a null pointer instead. */
 typedef struct tensor_ops_error {
   char message[1024]; /* cut off if it is longer */
 } tensor_ops_error;
@@ -54,7 +54,7 @@ enum {
   TENSOR_OPS_FLOAT64 = 3
 };
 
-/* Where memory is. The numbers are those of DLPack. */
+/* The kinds of memory, with the numbers of DLPack. */
 typedef int32_t tensor_ops_device_kind;
 enum { TENSOR_OPS_CPU = 1, TENSOR_OPS_CUDA = 2 };
 
@@ -70,7 +70,7 @@ typedef struct tensor_ops_array {
   int32_t device_index; /* 0 for the CPU */
 } tensor_ops_array;
 
-/* What an op takes, in the order of its formula. */
+/* The parameters of an op, in the order of its formula. */
 typedef int32_t tensor_ops_parameter_kind;
 enum {
   TENSOR_OPS_ROWS = 0,         /* an array of x's shape; the first parameter, x itself, is one */
@@ -139,7 +139,7 @@ typedef struct tensor_ops_backend {
   const char* name;     /* "cpp" or "cuda" */
   const char* display_name;
   const char* version; /* of the library, such as "0.1.0" */
-  /* What was compiled, as words "key=value" with spaces between them, such as
+  /* The options that were compiled, as words "key=value" with spaces between them, such as
    * "levels=x86-64-v2,x86-64-v3 decode=on". */
   const char* configuration;
   /* Null where the backend can be used, else why it cannot. */
@@ -175,7 +175,8 @@ typedef tensor_ops_status tensor_ops_get_backend(uint32_t abi_version,
 #define TENSOR_OPS_EXPORTED __declspec(dllimport)
 #endif
 
-/* What libtensor_ops_cpp and libtensor_ops_cuda export, for programs that are linked with them. */
+/* The functions that libtensor_ops_cpp and libtensor_ops_cuda export, for programs that are linked
+ * with them. */
 TENSOR_OPS_EXPORTED tensor_ops_get_backend tensor_ops_cpp_backend;
 TENSOR_OPS_EXPORTED tensor_ops_get_backend tensor_ops_cuda_backend;
 

@@ -33,7 +33,7 @@ typedef struct tensor_ops_model_options {
   int32_t num_threads;     /* 0: as many as num_threads() of the backend says */
 } tensor_ops_model_options;
 
-/* What is to be known of a model. Its pointers are valid until the model is closed. */
+/* The facts of a model. Its pointers are valid until the model is closed. */
 typedef struct tensor_ops_model_facts {
   size_t size;               /* sizeof(tensor_ops_model_facts), written by the caller */
   const char* name;          /* of the file or folder that it was exported from */
@@ -53,7 +53,7 @@ typedef struct tensor_ops_model_facts {
   int64_t memory; /* bytes that the model takes, without the file that is mapped */
 } tensor_ops_model_facts;
 
-/* How the tokens of a sequence are chosen. */
+/* The choice of the tokens of a sequence. */
 typedef struct tensor_ops_sampling {
   size_t size;        /* sizeof(tensor_ops_sampling) */
   double temperature; /* up to 1e6; 0: the likeliest token, whatever the rest says */
@@ -122,7 +122,7 @@ struct tensor_ops_decode {
   /* Forgets a sequence, so that another has its place and its pages. */
   tensor_ops_status (*close_sequence)(tensor_ops_model* model, int64_t sequence,
                                       tensor_ops_error* error);
-  /* How tokens are chosen from now on. null: the likeliest. */
+  /* Sets the choice of tokens from now on. null: the likeliest. */
   tensor_ops_status (*set_sampling)(tensor_ops_model* model, int64_t sequence,
                                     const tensor_ops_sampling* sampling, tensor_ops_error* error);
   /* Adds tokens to the end of a sequence, where they wait, and takes the pages for them. */

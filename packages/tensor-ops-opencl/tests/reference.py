@@ -10,7 +10,7 @@ import tensor_ops_opencl
 from tensor_ops.op import accuracy
 from tensor_ops.op.samples import Draw, arguments
 
-# What tensor_ops says of the ops that the backend has.
+# The ops of tensor_ops that the backend has.
 OPS = {name: tensor_ops.ops.OPS[name] for name in tensor_ops_opencl.ops}
 DTYPES = ("float32", "float16", "bfloat16", "float64")
 HALVES = ("float16", "bfloat16")

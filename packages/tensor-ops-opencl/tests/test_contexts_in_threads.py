@@ -14,7 +14,7 @@ FORKED = (
     "this process was forked after the device was used, and OpenCL does not survive a fork; start "
     'children with multiprocessing\'s "spawn" or "forkserver", or use OpenCL first in the child'
 )
-# What each of the module's answers is in a child that cannot use OpenCL.
+# The module's answers in a child that cannot use OpenCL.
 ANSWERS = """
 def of_call():
     try:

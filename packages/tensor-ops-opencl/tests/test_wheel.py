@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 
 PACKAGE = Path(__file__).parents[1]
 SHARED = PACKAGE.parent / "tensor-ops" / "src" / "tensor_ops" / "op"
-# What the build backend is asked for, without a front end that would install it again.
+# A request to the build backend, without a front end that would install it again.
 MAKE_SDIST = "import hatchling.build as b, sys; print(b.build_sdist(sys.argv[1]))"
 
 

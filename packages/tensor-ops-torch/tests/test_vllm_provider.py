@@ -20,7 +20,7 @@ from tensor_ops_torch.vllm_provider import PROVIDER, TESTED_VERSION, register
 
 OPS = ("rms_norm", "fused_add_rms_norm")
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-# How far vLLM lets a provider be from its own functions.
+# vLLM lets a provider be so far from its own functions.
 TOLERANCES = {
     torch.float32: {"rtol": 1.3e-6, "atol": 1e-5},
     torch.float16: {"rtol": 2e-3, "atol": 1e-2},
@@ -217,7 +217,7 @@ def test_it_takes_parts_of_larger_tensors(ops, provided, name):
     torch.testing.assert_close(found, expected, **TOLERANCES[torch.float32])
 
 
-# What is changed in the arguments so that vLLM has to compute them by its next provider.
+# Changes of the arguments so that vLLM has to compute them by its next provider.
 UNSUPPORTED = {
     "no weight": lambda given: {"weight": None},
     "the variance of a part of the row": lambda given: {"variance_size": 32},

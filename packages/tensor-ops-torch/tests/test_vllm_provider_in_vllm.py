@@ -17,7 +17,7 @@ from tensor_ops_torch.vllm_provider import PROVIDER, TESTED_VERSION, register
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vLLM is not installed"),
-    # What others warn of while vLLM is imported is not ours to change.
+    # Warnings of others while vLLM is imported are not ours to change.
     pytest.mark.filterwarnings("default"),
 ]
 OPS = ("rms_norm", "fused_add_rms_norm")

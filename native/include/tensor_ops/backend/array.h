@@ -52,7 +52,7 @@ struct DTypeOf<BFloat16> {
   static constexpr DType value = DType::kBFloat16;
 };
 
-// Where memory is. The kinds have the numbers of DLPack.
+// The place of memory. The kinds have the numbers of DLPack.
 struct Device {
   tensor_ops_device_kind kind = TENSOR_OPS_CPU;
   std::int32_t index = 0;
@@ -65,7 +65,7 @@ struct Device {
 class Extents {
  public:
   Extents() = default;
-  // Of any integers: a list of int64_t would refuse a variable of type size_t.
+  // Takes any integers: a list of int64_t would refuse a variable of type size_t.
   template <class... Integers,
             class = std::enable_if_t<(sizeof...(Integers) > 0 &&
                                       (std::is_integral<Integers>::value && ...))>>
@@ -152,7 +152,7 @@ class ConstArray {
     detail::check_elements(values.size(), shape_);
   }
 
-  // What the interface of the libraries takes; it refers to this object.
+  // The array as the interface of the libraries takes it; it refers to this object.
   tensor_ops_array abi() const {
     return {data_,
             dtype_,

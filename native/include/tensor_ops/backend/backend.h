@@ -3,9 +3,9 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstring>
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,7 +49,7 @@ class Backend : public Ops<Backend> {
   const std::string& library() const { return library_; }
   std::string display_name() const { return table_ == nullptr ? name_ : table_->display_name; }
   std::string version() const { return table_ == nullptr ? "" : table_->version; }
-  // What was compiled, as words "key=value" with spaces between them.
+  // The options that were compiled, as words "key=value" with spaces between them.
   std::string configuration() const { return table_ == nullptr ? "" : table_->configuration; }
 
   bool is_available() const { return table_ != nullptr && table_->unavailable_reason() == nullptr; }
@@ -123,13 +123,12 @@ class Backend : public Ops<Backend> {
  private:
   friend class Ops<Backend>;
 
-  // What the methods of Ops call.
-  template <std::size_t ins, std::size_t outs, std::size_t numbers>
-  void run_op(const char* name, const std::array<tensor_ops_array, ins>& inputs,
-              const std::array<tensor_ops_array, outs>& outputs,
-              const std::array<double, numbers>& scalars, int choice, CallOptions options) const {
-    run(found(name), inputs.data(), ins, outputs.data(), outs, scalars.data(), numbers, choice,
-        options);
+  // The methods of Ops call this.
+  void run_op(const char* name, std::initializer_list<tensor_ops_array> inputs,
+              std::initializer_list<tensor_ops_array> outputs,
+              std::initializer_list<double> scalars, int choice, CallOptions options) const {
+    run(found(name), inputs.begin(), inputs.size(), outputs.begin(), outputs.size(),
+        scalars.begin(), scalars.size(), choice, options);
   }
 
   void run(const tensor_ops_op& op, const tensor_ops_array* inputs, std::size_t input_count,

@@ -17,7 +17,6 @@
 
 namespace tensor_ops::backend {
 
-// How a call is made, apart from its arguments.
 struct CallOptions {
   int num_threads = 0;     // 0: as many as pay; of no meaning on a GPU
   void* stream = nullptr;  // the CUDA stream that device arrays are used on
@@ -103,7 +102,7 @@ inline std::vector<std::string> input_names(const tensor_ops_op& op) {
   return names;
 }
 
-// Which of a parameter's two words a setting says.
+// The index of the word that a setting says, of a parameter's two.
 inline std::int32_t index_of_choice(const tensor_ops_op& op, const tensor_ops_parameter& parameter,
                                     const Setting& setting) {
   const std::string expected = std::string(op.name) + "(): " + parameter.name + " must be " +
@@ -117,15 +116,12 @@ inline std::int32_t index_of_choice(const tensor_ops_op& op, const tensor_ops_pa
 
 // The scalars in the order of the declaration, with the default values of those that are not given,
 // and the index of the choice.
-struct Settings {
-  std::vector<double> scalars = {};
-  std::int32_t choice = 0;
-};
-
-inline Settings sorted_settings(const tensor_ops_op& op, const std::vector<Setting>& given) {
+inline std::pair<std::vector<double>, std::int32_t> sorted_settings(
+    const tensor_ops_op& op, const std::vector<Setting>& given) {
   std::vector<std::string> names;
   std::vector<bool> is_used(given.size());
-  Settings settings;
+  std::vector<double> scalars;
+  std::int32_t choice = 0;
   for (std::int32_t i = 0; i < op.parameter_count; ++i) {
     const tensor_ops_parameter& parameter = op.parameters[i];
     if (parameter.kind <= TENSOR_OPS_HALF_ROWS) continue;
@@ -140,17 +136,17 @@ inline Settings sorted_settings(const tensor_ops_op& op, const std::vector<Setti
       is_used[k] = true;
     }
     if (parameter.kind != TENSOR_OPS_SCALAR) {
-      if (found != nullptr) settings.choice = index_of_choice(op, parameter, *found);
+      if (found != nullptr) choice = index_of_choice(op, parameter, *found);
       continue;
     }
     if (found != nullptr && !found->is_number)
       throw TypeError(std::string(op.name) + "(): " + parameter.name + " must be a number, got " +
                       in_quotes(found->choice));
-    settings.scalars.push_back(found == nullptr ? parameter.default_value : found->number);
+    scalars.push_back(found == nullptr ? parameter.default_value : found->number);
   }
   for (std::size_t k = 0; k < given.size(); ++k)
     if (!is_used[k]) refuse_name(op, "setting", given[k].name, names);
-  return settings;
+  return {scalars, choice};
 }
 
 }  // namespace detail

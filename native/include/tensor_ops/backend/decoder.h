@@ -30,7 +30,6 @@ struct DecoderOptions {
   std::string activations;  // empty: as exported
 };
 
-// What is to be known of a model.
 struct DecoderInfo {
   std::string name;         // of what it was exported from
   std::string activations;  // what activations are rounded to
@@ -47,7 +46,7 @@ struct DecoderInfo {
   std::int64_t memory;  // bytes
 };
 
-// How tokens are chosen; by default, the likeliest.
+// The choice of tokens; by default, the likeliest.
 struct Sampling {
   double temperature = 0, top_p = 1, min_p = 0;
   int top_k = 0;  // 0: all
@@ -179,7 +178,7 @@ class Sequence {
   std::vector<Token> generate(int max_tokens, const EndTokens& end_tokens = std::nullopt) {
     return detail::generated(*model_, {number_}, max_tokens, end_tokens).front();
   }
-  // Of the token that would follow.
+  // The logits of the token that would follow.
   std::vector<float> logits() {
     std::vector<float> found(static_cast<std::size_t>(model_->info().logit_count));
     model_->call(&tensor_ops_decode::logits, number_, found.data(),

@@ -133,7 +133,7 @@ inline std::pair<std::string, std::string> split(const std::string& name) {
   return {name.substr(0, colon), name.substr(colon + 1)};
 }
 
-// What a name that is neither known nor near to a known one may be.
+// The meaning of a name that is neither known nor near to a known one.
 enum class Unknown {
   kIsAnError,     // nothing: it is wrong
   kMayBeAPlugIn,  // a Python module that a plug-in registers, which is unavailable in C++

@@ -2,8 +2,6 @@
 // that instead of changing this file.
 #pragma once
 
-#include <array>
-
 #include "tensor_ops/abi.h"
 #include "tensor_ops/backend/array.h"
 #include "tensor_ops/backend/call.h"
@@ -11,7 +9,7 @@
 // clang-format off
 namespace tensor_ops::backend {
 
-// What the parameter `approximate` may be.
+// The words of the parameter `approximate`.
 enum class Approximate { kTanh, kNone };
 
 // The ops as methods of a backend. Outputs come after the inputs, and have the shape of the first
@@ -30,15 +28,10 @@ class Ops {
   // y: The normalised rows.
   // h: The sum.
   // eps: Added to the mean of squares.
-  void add_rms_norm(
-      const ConstArray& x, const ConstArray& residual, const ConstArray& weight,
-      const Array& y, const Array& h,
-      double eps = 1e-06,
-      CallOptions options = {}) const {
-    self().run_op("add_rms_norm",
-        std::array<tensor_ops_array, 3>{{x.abi(), residual.abi(), weight.abi()}},
-        std::array<tensor_ops_array, 2>{{y.abi(), h.abi()}},
-        std::array<double, 1>{{eps}}, 0, options);
+  void add_rms_norm(const ConstArray& x, const ConstArray& residual, const ConstArray& weight,
+      const Array& y, const Array& h, double eps = 1e-06, CallOptions options = {}) const {
+    self().run_op("add_rms_norm", {x.abi(), residual.abi(), weight.abi()}, {y.abi(), h.abi()},
+        {eps}, 0, options);
   }
 
   // Gradients of the residual addition with root-mean-square normalisation.
@@ -54,16 +47,11 @@ class Ops {
   // grad_sum: The gradients of either term of the sum.
   // grad_weight: That of the weight.
   // eps: Added to the mean of squares.
-  void add_rms_norm_backward(
-      const ConstArray& grad, const ConstArray& grad_h, const ConstArray& h,
-      const ConstArray& weight,
-      const Array& grad_sum, const Array& grad_weight,
-      double eps = 1e-06,
+  void add_rms_norm_backward(const ConstArray& grad, const ConstArray& grad_h, const ConstArray& h,
+      const ConstArray& weight, const Array& grad_sum, const Array& grad_weight, double eps = 1e-06,
       CallOptions options = {}) const {
-    self().run_op("add_rms_norm_backward",
-        std::array<tensor_ops_array, 4>{{grad.abi(), grad_h.abi(), h.abi(), weight.abi()}},
-        std::array<tensor_ops_array, 2>{{grad_sum.abi(), grad_weight.abi()}},
-        std::array<double, 1>{{eps}}, 0, options);
+    self().run_op("add_rms_norm_backward", {grad.abi(), grad_h.abi(), h.abi(), weight.abi()},
+        {grad_sum.abi(), grad_weight.abi()}, {eps}, 0, options);
   }
 
   // Gaussian error linear unit, element by element.
@@ -74,15 +62,9 @@ class Ops {
   // x: Input.
   // y: The activations.
   // approximate: Which of the two formulas.
-  void gelu(
-      const ConstArray& x,
-      const Array& y,
-      Approximate approximate = Approximate::kTanh,
+  void gelu(const ConstArray& x, const Array& y, Approximate approximate = Approximate::kTanh,
       CallOptions options = {}) const {
-    self().run_op("gelu",
-        std::array<tensor_ops_array, 1>{{x.abi()}},
-        std::array<tensor_ops_array, 1>{{y.abi()}},
-        std::array<double, 0>{}, static_cast<int>(approximate), options);
+    self().run_op("gelu", {x.abi()}, {y.abi()}, {}, static_cast<int>(approximate), options);
   }
 
   // Gradient of the Gaussian error linear unit (GELU), element by element.
@@ -95,15 +77,10 @@ class Ops {
   // x: Input of the activation.
   // grad_x: The gradients.
   // approximate: The form that was computed.
-  void gelu_backward(
-      const ConstArray& grad, const ConstArray& x,
-      const Array& grad_x,
-      Approximate approximate = Approximate::kTanh,
-      CallOptions options = {}) const {
-    self().run_op("gelu_backward",
-        std::array<tensor_ops_array, 2>{{grad.abi(), x.abi()}},
-        std::array<tensor_ops_array, 1>{{grad_x.abi()}},
-        std::array<double, 0>{}, static_cast<int>(approximate), options);
+  void gelu_backward(const ConstArray& grad, const ConstArray& x, const Array& grad_x,
+      Approximate approximate = Approximate::kTanh, CallOptions options = {}) const {
+    self().run_op("gelu_backward", {grad.abi(), x.abi()}, {grad_x.abi()}, {},
+        static_cast<int>(approximate), options);
   }
 
   // GELU of a gate times a second input (GeGLU), element by element.
@@ -114,15 +91,10 @@ class Ops {
   // up: Factor.
   // y: The products.
   // approximate: Which of gelu's two formulas.
-  void gelu_mul(
-      const ConstArray& gate, const ConstArray& up,
-      const Array& y,
-      Approximate approximate = Approximate::kTanh,
-      CallOptions options = {}) const {
-    self().run_op("gelu_mul",
-        std::array<tensor_ops_array, 2>{{gate.abi(), up.abi()}},
-        std::array<tensor_ops_array, 1>{{y.abi()}},
-        std::array<double, 0>{}, static_cast<int>(approximate), options);
+  void gelu_mul(const ConstArray& gate, const ConstArray& up, const Array& y,
+      Approximate approximate = Approximate::kTanh, CallOptions options = {}) const {
+    self().run_op("gelu_mul", {gate.abi(), up.abi()}, {y.abi()}, {}, static_cast<int>(approximate),
+        options);
   }
 
   // Gradients of the GELU of a gate times a second input (GeGLU).
@@ -136,15 +108,11 @@ class Ops {
   // grad_gate: The gradients of gate.
   // grad_up: Those of up.
   // approximate: Which of gelu's two formulas.
-  void gelu_mul_backward(
-      const ConstArray& grad, const ConstArray& gate, const ConstArray& up,
-      const Array& grad_gate, const Array& grad_up,
-      Approximate approximate = Approximate::kTanh,
+  void gelu_mul_backward(const ConstArray& grad, const ConstArray& gate, const ConstArray& up,
+      const Array& grad_gate, const Array& grad_up, Approximate approximate = Approximate::kTanh,
       CallOptions options = {}) const {
-    self().run_op("gelu_mul_backward",
-        std::array<tensor_ops_array, 3>{{grad.abi(), gate.abi(), up.abi()}},
-        std::array<tensor_ops_array, 2>{{grad_gate.abi(), grad_up.abi()}},
-        std::array<double, 0>{}, static_cast<int>(approximate), options);
+    self().run_op("gelu_mul_backward", {grad.abi(), gate.abi(), up.abi()},
+        {grad_gate.abi(), grad_up.abi()}, {}, static_cast<int>(approximate), options);
   }
 
   // Normalisation of the last axis to mean 0 and variance 1, scaled and shifted.
@@ -156,15 +124,9 @@ class Ops {
   // bias: Added to each row. A row, or {} for none.
   // y: The normalised rows.
   // eps: Added to the variance.
-  void layer_norm(
-      const ConstArray& x, const ConstArray& weight, const ConstArray& bias,
-      const Array& y,
-      double eps = 1e-05,
-      CallOptions options = {}) const {
-    self().run_op("layer_norm",
-        std::array<tensor_ops_array, 3>{{x.abi(), weight.abi(), bias.abi()}},
-        std::array<tensor_ops_array, 1>{{y.abi()}},
-        std::array<double, 1>{{eps}}, 0, options);
+  void layer_norm(const ConstArray& x, const ConstArray& weight, const ConstArray& bias,
+      const Array& y, double eps = 1e-05, CallOptions options = {}) const {
+    self().run_op("layer_norm", {x.abi(), weight.abi(), bias.abi()}, {y.abi()}, {eps}, 0, options);
   }
 
   // Gradients of the layer normalisation.
@@ -182,15 +144,11 @@ class Ops {
   // grad_weight: That of the weight.
   // grad_bias: That of the bias.
   // eps: Added to the variance.
-  void layer_norm_backward(
-      const ConstArray& grad, const ConstArray& x, const ConstArray& weight,
-      const Array& grad_x, const Array& grad_weight, const Array& grad_bias,
-      double eps = 1e-05,
+  void layer_norm_backward(const ConstArray& grad, const ConstArray& x, const ConstArray& weight,
+      const Array& grad_x, const Array& grad_weight, const Array& grad_bias, double eps = 1e-05,
       CallOptions options = {}) const {
-    self().run_op("layer_norm_backward",
-        std::array<tensor_ops_array, 3>{{grad.abi(), x.abi(), weight.abi()}},
-        std::array<tensor_ops_array, 3>{{grad_x.abi(), grad_weight.abi(), grad_bias.abi()}},
-        std::array<double, 1>{{eps}}, 0, options);
+    self().run_op("layer_norm_backward", {grad.abi(), x.abi(), weight.abi()},
+        {grad_x.abi(), grad_weight.abi(), grad_bias.abi()}, {eps}, 0, options);
   }
 
   // Root-mean-square normalisation of the last axis.
@@ -201,15 +159,9 @@ class Ops {
   // weight: Scale of each element of a row. A row.
   // y: The normalised rows.
   // eps: Added to the mean of squares.
-  void rms_norm(
-      const ConstArray& x, const ConstArray& weight,
-      const Array& y,
-      double eps = 1e-06,
+  void rms_norm(const ConstArray& x, const ConstArray& weight, const Array& y, double eps = 1e-06,
       CallOptions options = {}) const {
-    self().run_op("rms_norm",
-        std::array<tensor_ops_array, 2>{{x.abi(), weight.abi()}},
-        std::array<tensor_ops_array, 1>{{y.abi()}},
-        std::array<double, 1>{{eps}}, 0, options);
+    self().run_op("rms_norm", {x.abi(), weight.abi()}, {y.abi()}, {eps}, 0, options);
   }
 
   // Gradients of the root-mean-square normalisation.
@@ -224,15 +176,11 @@ class Ops {
   // grad_x: The gradients of the rows.
   // grad_weight: That of the weight.
   // eps: Added to the mean of squares.
-  void rms_norm_backward(
-      const ConstArray& grad, const ConstArray& x, const ConstArray& weight,
-      const Array& grad_x, const Array& grad_weight,
-      double eps = 1e-06,
+  void rms_norm_backward(const ConstArray& grad, const ConstArray& x, const ConstArray& weight,
+      const Array& grad_x, const Array& grad_weight, double eps = 1e-06,
       CallOptions options = {}) const {
-    self().run_op("rms_norm_backward",
-        std::array<tensor_ops_array, 3>{{grad.abi(), x.abi(), weight.abi()}},
-        std::array<tensor_ops_array, 2>{{grad_x.abi(), grad_weight.abi()}},
-        std::array<double, 1>{{eps}}, 0, options);
+    self().run_op("rms_norm_backward", {grad.abi(), x.abi(), weight.abi()},
+        {grad_x.abi(), grad_weight.abi()}, {eps}, 0, options);
   }
 
   // Rotary position embedding of the last axis.
@@ -246,15 +194,10 @@ class Ops {
   // sin: Sines of the angles. Half as long as x along the last axis.
   // y: The rotated rows.
   // interleaved: Rotate neighbours instead of the row's two halves.
-  void rope(
-      const ConstArray& x, const ConstArray& cos, const ConstArray& sin,
-      const Array& y,
-      bool interleaved = false,
-      CallOptions options = {}) const {
-    self().run_op("rope",
-        std::array<tensor_ops_array, 3>{{x.abi(), cos.abi(), sin.abi()}},
-        std::array<tensor_ops_array, 1>{{y.abi()}},
-        std::array<double, 0>{}, interleaved ? 1 : 0, options);
+  void rope(const ConstArray& x, const ConstArray& cos, const ConstArray& sin, const Array& y,
+      bool interleaved = false, CallOptions options = {}) const {
+    self().run_op("rope", {x.abi(), cos.abi(), sin.abi()}, {y.abi()}, {}, interleaved ? 1 : 0,
+        options);
   }
 
   // Sigmoid linear unit (SiLU, swish), element by element.
@@ -263,14 +206,8 @@ class Ops {
   //
   // x: Input.
   // y: The activations.
-  void silu(
-      const ConstArray& x,
-      const Array& y,
-      CallOptions options = {}) const {
-    self().run_op("silu",
-        std::array<tensor_ops_array, 1>{{x.abi()}},
-        std::array<tensor_ops_array, 1>{{y.abi()}},
-        std::array<double, 0>{}, 0, options);
+  void silu(const ConstArray& x, const Array& y, CallOptions options = {}) const {
+    self().run_op("silu", {x.abi()}, {y.abi()}, {}, 0, options);
   }
 
   // Gradient of the sigmoid linear unit (SiLU), element by element.
@@ -280,14 +217,9 @@ class Ops {
   // grad: Gradient with respect to the result.
   // x: Input of the activation.
   // grad_x: The gradients.
-  void silu_backward(
-      const ConstArray& grad, const ConstArray& x,
-      const Array& grad_x,
+  void silu_backward(const ConstArray& grad, const ConstArray& x, const Array& grad_x,
       CallOptions options = {}) const {
-    self().run_op("silu_backward",
-        std::array<tensor_ops_array, 2>{{grad.abi(), x.abi()}},
-        std::array<tensor_ops_array, 1>{{grad_x.abi()}},
-        std::array<double, 0>{}, 0, options);
+    self().run_op("silu_backward", {grad.abi(), x.abi()}, {grad_x.abi()}, {}, 0, options);
   }
 
   // SiLU of a gate times a second input (SwiGLU), element by element.
@@ -297,14 +229,9 @@ class Ops {
   // gate: Input of the activation.
   // up: Factor.
   // y: The products.
-  void silu_mul(
-      const ConstArray& gate, const ConstArray& up,
-      const Array& y,
+  void silu_mul(const ConstArray& gate, const ConstArray& up, const Array& y,
       CallOptions options = {}) const {
-    self().run_op("silu_mul",
-        std::array<tensor_ops_array, 2>{{gate.abi(), up.abi()}},
-        std::array<tensor_ops_array, 1>{{y.abi()}},
-        std::array<double, 0>{}, 0, options);
+    self().run_op("silu_mul", {gate.abi(), up.abi()}, {y.abi()}, {}, 0, options);
   }
 
   // Gradients of the SiLU of a gate times a second input (SwiGLU).
@@ -317,14 +244,10 @@ class Ops {
   // up: Factor.
   // grad_gate: The gradients of gate.
   // grad_up: Those of up.
-  void silu_mul_backward(
-      const ConstArray& grad, const ConstArray& gate, const ConstArray& up,
-      const Array& grad_gate, const Array& grad_up,
-      CallOptions options = {}) const {
-    self().run_op("silu_mul_backward",
-        std::array<tensor_ops_array, 3>{{grad.abi(), gate.abi(), up.abi()}},
-        std::array<tensor_ops_array, 2>{{grad_gate.abi(), grad_up.abi()}},
-        std::array<double, 0>{}, 0, options);
+  void silu_mul_backward(const ConstArray& grad, const ConstArray& gate, const ConstArray& up,
+      const Array& grad_gate, const Array& grad_up, CallOptions options = {}) const {
+    self().run_op("silu_mul_backward", {grad.abi(), gate.abi(), up.abi()},
+        {grad_gate.abi(), grad_up.abi()}, {}, 0, options);
   }
 
   // Softmax of the scaled last axis, stable for any magnitude.
@@ -334,15 +257,9 @@ class Ops {
   // x: Input.
   // y: The probabilities, which add up to 1 along each row.
   // scale: Multiplies x.
-  void softmax(
-      const ConstArray& x,
-      const Array& y,
-      double scale = 1.0,
+  void softmax(const ConstArray& x, const Array& y, double scale = 1.0,
       CallOptions options = {}) const {
-    self().run_op("softmax",
-        std::array<tensor_ops_array, 1>{{x.abi()}},
-        std::array<tensor_ops_array, 1>{{y.abi()}},
-        std::array<double, 1>{{scale}}, 0, options);
+    self().run_op("softmax", {x.abi()}, {y.abi()}, {scale}, 0, options);
   }
 
   // Gradient of the softmax of the scaled last axis.
@@ -353,15 +270,9 @@ class Ops {
   // y: Result of the softmax.
   // grad_x: The gradients.
   // scale: What has multiplied x.
-  void softmax_backward(
-      const ConstArray& grad, const ConstArray& y,
-      const Array& grad_x,
-      double scale = 1.0,
-      CallOptions options = {}) const {
-    self().run_op("softmax_backward",
-        std::array<tensor_ops_array, 2>{{grad.abi(), y.abi()}},
-        std::array<tensor_ops_array, 1>{{grad_x.abi()}},
-        std::array<double, 1>{{scale}}, 0, options);
+  void softmax_backward(const ConstArray& grad, const ConstArray& y, const Array& grad_x,
+      double scale = 1.0, CallOptions options = {}) const {
+    self().run_op("softmax_backward", {grad.abi(), y.abi()}, {grad_x.abi()}, {scale}, 0, options);
   }
 
  protected:

@@ -114,7 +114,7 @@ class BackendRegistry {
     }
   }
 
-  // What the environment and backend.json decide.
+  // The decision of the environment and backend.json.
   Decision decision() { return decide(levels()); }
 
   // Adds a backend that the program has linked or loaded itself, by the entry point, such as
@@ -183,8 +183,8 @@ class BackendRegistry {
     said_.clear();
   }
 
-  // What gets each warning, once; std::cerr does until this is called. Returns the one before. An
-  // empty one is std::cerr again. What it throws leaves get_default_backend().
+  // The handler gets each warning, once; std::cerr does until this is called. Returns the one
+  // before. An empty one is std::cerr again. Its exceptions leave get_default_backend().
   WarningHandler set_warning_handler(WarningHandler handler) {
     const std::lock_guard<std::mutex> lock(mutex_);
     std::swap(handler_, handler);
@@ -192,7 +192,7 @@ class BackendRegistry {
   }
 
  private:
-  // What came of looking for a backend. Nothing of it changes, and it is never freed.
+  // The result of a search does not change, and is never freed.
   using Found = detail::FoundBackend;
 
   // The choice that holds now, if there is one, and what it depends on.
@@ -247,7 +247,7 @@ class BackendRegistry {
     }
   }
 
-  // What came of looking for a backend, found out once.
+  // Searches for a backend once.
   std::shared_ptr<const Found> load(const std::string& name) {
     for (;;) {
       const Loading loading(*this, name);
@@ -325,7 +325,7 @@ class BackendRegistry {
     return detail::resolve(name, installed(snapshot().environments));
   }
 
-  // What environment and backend.json ask for, read once.
+  // The levels of the environment and backend.json, read once.
   std::vector<ConfigLevel> levels() {
     for (;;) {
       const Snapshot at = snapshot();

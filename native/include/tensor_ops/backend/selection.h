@@ -1,4 +1,4 @@
-// Which backend runs: one rule over plain values, without I/O. It is that of
+// The choice of a backend: one rule over plain values, without I/O. It is that of
 // tensor_ops/config/selection.py, and a test compares the two.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace tensor_ops::backend {
 
-// What a level (a variable of the environment, backend.json) asks for, if it asks for anything.
+// The wishes of a level (a variable of the environment, backend.json), if it has any.
 struct ConfigLevel {
   std::string source;  // the level in words
   std::optional<std::string> force = std::nullopt;
@@ -50,7 +50,7 @@ inline std::vector<std::string> with_last_resort(std::vector<std::string> names)
   return once_each(names);
 }
 
-// What satisfies both names, one of which may say the kind of device; nothing where none does.
+// The name that satisfies both, one of which may say the kind of device; nothing where none does.
 inline std::optional<std::string> narrower(const std::string& a, const std::string& b) {
   const auto [backend_a, kind_a] = split(a);
   const auto [backend_b, kind_b] = split(b);
@@ -160,7 +160,7 @@ inline Choice choose_for(
   return choice;
 }
 
-// What is said of a decision: the error where nothing can run or another backend is forced, and the
+// The messages of a decision: the error where nothing can run or another backend is forced, and the
 // warning where something else runs than was asked for.
 namespace detail {
 
@@ -174,7 +174,7 @@ inline std::string nothing_runs(const Decision& decision, const std::vector<Step
          "): " + joined(reasons, "; ");
 }
 
-// Of a model that is to be opened on a backend; empty where no other one is forced.
+// The error of a model that is to be opened on a backend; empty where no other one is forced.
 inline std::string forced_elsewhere(const Decision& decision, const std::string& name) {
   const std::string forced = split(decision.candidates.front()).first;
   if (decision.mode != "force" || forced == name) return "";
@@ -184,8 +184,8 @@ inline std::string forced_elsewhere(const Decision& decision, const std::string&
          in_quotes(name) + ", or take it out";
 }
 
-// Of a preferred backend that is unavailable, of libraries that are broken, and of what only Python
-// can do; empty where there is nothing to warn of.
+// The warning of a preferred backend that is unavailable, of libraries that are broken, and of what
+// only Python can do; empty where there is none.
 inline std::string fallback_warning(const Decision& decision, const std::vector<Step>& steps,
                                     const std::function<bool(const std::string&)>& is_broken,
                                     const std::string& chosen) {

@@ -13,7 +13,7 @@ struct Array : ArrayView {
   PyObject* object;  // borrowed; null where not given
   bool is_output;
   PyArrayObject* numpy;  // the object itself if it is NumPy's, else null
-  // Where an array of another library has its shape and strides.
+  // Shape and strides of an array of another library.
   std::ptrdiff_t own_shape[kMaxDims], own_strides[kMaxDims];
 
   Array() = default;

@@ -27,7 +27,7 @@ class ArrayReader {
                      : !PyArray_ISWRITEABLE(array.numpy);
   }
 
-  // How the arrays' library allocates; null where that is NumPy.
+  // The allocator of the arrays' library; null where that is NumPy.
   const dlpack::ExchangeAPI* exchange() const { return exchange_; }
 
  private:

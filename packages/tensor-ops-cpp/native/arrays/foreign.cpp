@@ -14,7 +14,7 @@ namespace {
 Module graph("torch.autograd.graph");
 Name increment_version("increment_version");
 
-// What views of no memory point to.
+// Views of no memory point here.
 char no_memory;
 
 // Sets all but the dtype, which is known; false for what is more than fits into memory.

@@ -11,7 +11,7 @@ namespace tensor_ops {
 // unless it is an array on the host of a supported dtype.
 void view_foreign(const char* op, const char* name, const dlpack::ExchangeAPI& api, Array& array);
 
-// Whether a library says that an array of its own must not be written to. Throws PythonError.
+// A library may say that an array of its own must not be written to. Throws PythonError.
 bool is_read_only_foreign(PyObject* object, const dlpack::ExchangeAPI& api);
 
 // Lets autograd know that an array was written to.

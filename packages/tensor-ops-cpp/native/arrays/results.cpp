@@ -56,8 +56,9 @@ bool numpy_allocates_as_always() {
   return current.get() == PyDataMem_DefaultHandler;
 }
 
-// What NumPy does with memory that it has allocated itself. To let it do so, PyDataMem_SetHandler()
-// would have to be called twice for each array, which costs four times as much as all of this.
+// Does what NumPy does with memory that it has allocated itself. To let it do so,
+// PyDataMem_SetHandler() would have to be called twice for each array, which costs four times as
+// much as all of this.
 void give_memory(PyArrayObject* array, void* memory) {
   reinterpret_cast<PyArrayObject_fields*>(array)->mem_handler = Py_NewRef(handler_capsule);
   PyArray_ENABLEFLAGS(array, NPY_ARRAY_OWNDATA);

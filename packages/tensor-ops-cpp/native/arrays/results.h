@@ -20,7 +20,7 @@ class Result {
   // it: between the sizes that NumPy allocates and those whose huge pages are few. Needs no GIL.
   void populate() const;
 
-  // What the caller gets, once. Throws PythonError.
+  // The object that the caller gets, once. Throws PythonError.
   Owned release();
 
  private:

@@ -32,7 +32,7 @@ bool has_bits(std::uint32_t word, std::initializer_list<int> bits) {
   return true;
 }
 
-// Which register states the operating system saves; call only where OSXSAVE is set.
+// The register states that the operating system saves; call only where OSXSAVE is set.
 std::uint32_t saved_states() {
   std::uint32_t low, high;
   __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));

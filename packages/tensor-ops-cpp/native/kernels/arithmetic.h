@@ -19,7 +19,7 @@
 #define TENSOR_OPS_UNROLLED_FOR(i, count) \
   _Pragma("GCC unroll 32") for (std::size_t i = 0; i < (count); ++i)
 #endif
-// Of what few rows need: compiled to be small rather than fast.
+// Functions that few rows need are compiled to be small rather than fast.
 #define TENSOR_OPS_RARE __attribute__((noinline, cold))
 
 #if defined(__FMA__) || defined(__aarch64__)

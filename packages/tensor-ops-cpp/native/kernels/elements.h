@@ -8,7 +8,7 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-// Of the type that it is computed in.
+// Elements that are stored in the type that they are computed in.
 template <class T>
 struct Float {
   using Storage = T;
@@ -97,7 +97,7 @@ struct Float16 {
 #endif
 
  private:
-  // Of one number or of a vector, whose bits are in the lower halves of Bits.
+  // Widens one number or a vector, whose bits are in the lower halves of Bits.
   template <class F, class Bits>
   static TENSOR_OPS_INLINE F widened(Bits x) {
     const Bits word = x << 16, sign = word & 0x80000000u, twice = word + word;
@@ -121,8 +121,8 @@ struct Float16 {
   }
 };
 
-// Whether the level converts vectors by many instructions: too many to stand in a kernel at every
-// place where it loads or stores.
+// The level converts vectors by too many instructions to stand in a kernel at every place where it
+// loads or stores.
 template <class Element>
 #if defined(__F16C__) || defined(__aarch64__)
 constexpr bool converts_slowly = false;
@@ -130,7 +130,7 @@ constexpr bool converts_slowly = false;
 constexpr bool converts_slowly = std::is_same_v<Element, Float16>;
 #endif
 
-// Whether vectors are widened and narrowed more cheaply in pairs.
+// Vectors are widened and narrowed more cheaply in pairs.
 template <class Element>
 constexpr bool comes_in_pairs = std::is_same_v<Element, BFloat16>;
 

@@ -7,7 +7,7 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-// How exactly a result is wanted: to the last bits of the compute type, or of a half type.
+// The digits that are wanted of a result: the last bits of the compute type, or of a half type.
 enum class Digits { kAll, kHalf };
 template <class Element>
 constexpr Digits kDigitsOf = is_half<Element> ? Digits::kHalf : Digits::kAll;

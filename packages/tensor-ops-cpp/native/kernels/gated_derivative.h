@@ -15,7 +15,7 @@ TENSOR_OPS_INLINE float slope_times(float x, float a, float b) {
 }
 template <class Slope>
 TENSOR_OPS_INLINE double slope_times(double x, double a, double b) {
-  // What is taken from the factors is given back in two parts, since 2^1024 is no double.
+  // The powers taken from the factors are given back in two parts, since 2^1024 is no double.
   double last = 1, rest = 1;
   if (is_finite(a) && is_finite(b))
     for (; !is_finite(a * b); last *= 0x1p63, rest *= 2)

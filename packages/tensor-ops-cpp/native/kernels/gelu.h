@@ -40,7 +40,8 @@ struct GeluTanh {
     const V shifted = fma(x, -factor, V{} + kExp2Shift<Lane<V>>);
     V rest = fma(x, -factor, -Exp2<V>::unshifted(shifted));
     if constexpr (digits == Digits::kAll) {
-      // What rounding took from the factor: d1.hi has so few bits that the difference is exact.
+      // Rounding has taken this from the factor: d1.hi has so few bits that the difference is
+      // exact.
       const V lost = fma(square, V{} + Constants::d3.hi, Constants::d1.hi - factor);
       const V of_square = fma(fma(x, x, -square), V{} + Constants::d3.hi, lost);
       const V of_constants = fma(square, V{} + Constants::d3.lo, V{} + Constants::d1.lo);
@@ -88,7 +89,7 @@ struct GeluErf {
   static constexpr C ordinary = MillsConstants<C>::ordinary;
   template <Digits digits, class V>
   static TENSOR_OPS_INLINE V apply_ordinary(V x) {
-    // Of two zeros and where one is NaN larger() gives the second.
+    // larger() gives the second of two zeros, and where one is NaN.
     return less_tail_moment<digits>(larger(-V{}, x), magnitude_of(x));
   }
   template <Digits digits, class V>

@@ -77,7 +77,7 @@ TENSOR_OPS_INLINE void prefetch(const void* from, std::size_t bytes) {
                        2);
 }
 
-// How far ahead of its use memory is prefetched, in bytes.
+// Memory is prefetched so many bytes ahead of its use.
 constexpr std::ptrdiff_t kAhead = 2560;
 
 // The extent of what is loaded, computed and stored at a time: whole vectors, several so that their
@@ -259,7 +259,7 @@ TENSOR_OPS_INLINE std::size_t distance_to_line(const typename Element::Storage* 
 template <class Element>
 constexpr std::size_t kFewestInLines = 2 * kUnroll * kLanesFor<Element>;
 
-// How [begin, end) of a row is written: up to `line` in single vectors, and from there, where a
+// The writing of [begin, end) of a row: up to `line` in single vectors, and from there, where a
 // line begins, in blocks of several and past the caches where `streams`.
 struct Lines {
   std::size_t begin, line, end;
@@ -294,7 +294,7 @@ TENSOR_OPS_INLINE void prefetch_last_line(const T* end) {
   __builtin_prefetch(end, 1, 2);
 }
 
-// Those of [begin, end) of a row y, unless it is too short to be worth it.
+// The lines of [begin, end) of a row y, unless it is too short to be worth it.
 template <class Element>
 TENSOR_OPS_INLINE Lines lines_of(bool streams, std::size_t begin, std::size_t end,
                                  const typename Element::Storage* y) {

@@ -53,7 +53,7 @@ class Widened {
   alignas(kLine) C buffer_[is_same ? 1 : kPiece];
 };
 
-// Where a piece of results goes in C, and how it gets from there to its row.
+// The memory of a piece of results in C, and its way from there to its row.
 template <class Element>
 class Narrowed {
   using T = typename Element::Storage;
@@ -87,11 +87,11 @@ struct RowSums {
   double deviations = 0, squares = 0, along = 0, products = 0;
 };
 
-// Which of them a pass over a row adds up.
+// The sums that a pass over a row adds up.
 enum class Pass { kDeviations, kProducts, kBoth };
 
-// Of a norm with a mean all four in two passes, or in one where there are registers enough for
-// their lanes; of a norm without one, whose centre is 0, squares and products in one.
+// A norm with a mean has all four in two passes, or in one where there are registers enough for
+// their lanes; a norm without one, whose centre is 0, has squares and products in one.
 template <bool is_centred, Pass pass, class C>
 __attribute__((noinline)) void add_sums(const C* grad, const C* x, const C* weight,
                                         std::size_t count, C centre, RowSums& sums,
@@ -138,8 +138,9 @@ __attribute__((noinline)) void include_magnitudes(const C* values, std::size_t c
   largest = check;
 }
 
-// What the gradient of a row takes. The mean is centre + rest, `along` and `product` are means of
-// the gradients times the weights, and of those times the normalised row, both times the scale.
+// The numbers that the gradient of a row takes. The mean is centre + rest, `along` and `product`
+// are means of the gradients times the weights, and of those times the normalised row, both times
+// the scale.
 template <class C>
 struct GradientOf {
   C centre, rest, scale, along, product;

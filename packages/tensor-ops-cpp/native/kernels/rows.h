@@ -25,8 +25,7 @@ TENSOR_OPS_INLINE T* optional_row_of(const Run& run, std::size_t k, std::size_t 
   return run.data[k] ? row_of<T>(run, k, r) : nullptr;
 }
 
-// Whether load_unordered() deinterleaves parameters, because elements come in pairs and they do
-// not.
+// load_unordered() deinterleaves parameters where elements come in pairs and they do not.
 template <class Element, class Parameter>
 constexpr bool deinterleaves = comes_in_pairs<Element> && !comes_in_pairs<Parameter>;
 
@@ -132,7 +131,7 @@ inline double total_of(const double* partials, std::size_t chunks, std::size_t k
   return total;
 }
 
-// What each(begin, end) returns for the chunks of a row, added up.
+// The sum of each(begin, end) over the chunks of a row.
 template <class Each>
 TENSOR_OPS_INLINE double sum_of_chunks(std::size_t n, Each each) {
   double total = 0;
@@ -165,8 +164,8 @@ TENSOR_OPS_INLINE double wide_sum_of_chunks(std::size_t n, Term term) {
   });
 }
 
-// Whether a mean square leaves the arithmetic of a type room enough on both sides, so that nothing
-// in the sum behind it can have overflowed, or have been lost to underflow. NaN does not.
+// Such a mean square leaves the arithmetic of a type room enough on both sides, so that nothing in
+// the sum behind it can have overflowed, or have been lost to underflow. NaN does not.
 TENSOR_OPS_INLINE bool is_safe_in(float, double mean_square) {
   return mean_square > 0x1p-100 && mean_square < 0x1p100;
 }

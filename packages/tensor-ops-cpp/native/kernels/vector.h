@@ -39,7 +39,7 @@ template <class T>
 using Vector = typename VectorOf<T, kVectorBytes>::Type;
 using Floats = Vector<float>;
 using Doubles = Vector<double>;
-// What becomes Floats when it is loaded.
+// Becomes Floats when it is loaded.
 using Halves = VectorOf<std::uint16_t, kVectorBytes / 2>::Type;
 
 // The type of a lane.
@@ -107,7 +107,7 @@ TENSOR_OPS_INLINE X monic_polynomial(X x, const C (&coefficients)[terms]) {
   return horner(x + coefficients[0], x, coefficients + 1, std::make_index_sequence<terms - 1>());
 }
 
-// Of two numbers; b where one of them is NaN.
+// The result is b where one of two numbers is NaN.
 #if defined(__x86_64__)
 TENSOR_OPS_INLINE Floats larger(Floats a, Floats b) { return TENSOR_OPS_X86(max_ps)(a, b); }
 TENSOR_OPS_INLINE Doubles larger(Doubles a, Doubles b) { return TENSOR_OPS_X86(max_pd)(a, b); }

@@ -90,7 +90,7 @@ TENSOR_OPS_RARE WideStatistics wide_statistics(const WideRow& row) {
   }
   largest /= found.factor;
   if (largest == 0 && is_finite(found.mean_square) && row.eps > 0) {
-    // Of a constant row eps is all there is in the divisor, however large the row is.
+    // The divisor of a constant row has nothing but eps, however large the row is.
     found.scale = 1 / (__builtin_sqrt(row.eps) * found.factor);
     return found;
   }

@@ -1,4 +1,4 @@
-// How a call walks its arrays: no Python here, only addresses, lengths and strides.
+// The walk of a call over its arrays: no Python here, only addresses, lengths and strides.
 #pragma once
 
 #include <cstddef>
@@ -44,7 +44,7 @@ void execute(const Plan& plan, Kernel kernel, const double* scalars, int threads
 // and length alone. Throws std::bad_alloc, before any work, where there is no memory for the sums.
 void execute_summing(const Plan& plan, const RowKernel& kernel, const double* scalars, int threads);
 
-// Whether there are so few and so long rows that the threads had better share each of them.
+// Threads had better share each row where there are few and long ones.
 bool should_share_rows(const Plan& plan, const RowSteps& steps, int threads);
 
 // Does the steps of one row after another, each row by all threads. Throws std::bad_alloc.

@@ -24,21 +24,21 @@ bool is_sum(const OpCall& call, int k) {
   return k >= call.inputs && call.op->is_sum(static_cast<std::size_t>(k - call.inputs));
 }
 
-// Which arrays are float32 beside an x of a half dtype: a sum of Mixture's.
+// A sum of the Mixture of arrays that are float32 beside an x of a half dtype.
 int mixture_of(const OpCall& call) {
   int mixture = kOneDType;
   for (int k = 1; k < call.inputs; ++k)
     if (call.array[k] && call.array[k]->dtype != call.array[0]->dtype)
-      mixture |= call.kind[k] == Kind::kRows ? kWideRows : kWideParameters;
+      mixture |= call.kind[k] == ParameterKind::kRows ? kWideRows : kWideParameters;
   return mixture;
 }
 
 const KernelTable& kernels_of(const Op& op) { return *op.kernels[isa_choice().index]; }
 
-// Whether a call reads and writes more than stays in the cache until somebody reads the results,
-// and writes to places that it does not read: those lines are in the cache anyway. Ordinary stores
-// are worth it a little longer where reading and writing take turns anyway; rows that are measured
-// first are written while the next one is measured only if they are streamed.
+// Streams where a call reads and writes more than stays in the cache until somebody reads the
+// results, and writes to places that it does not read: those lines are in the cache anyway.
+// Ordinary stores are worth it a little longer where reading and writing take turns anyway; rows
+// that are measured first are written while the next one is measured only if they are streamed.
 bool should_stream(const OpCall& call, std::size_t elements, bool measures_rows) {
   const int arrays = arrays_of(call);
   const std::size_t threshold = streaming_threshold();
@@ -47,7 +47,7 @@ bool should_stream(const OpCall& call, std::size_t elements, bool measures_rows)
   std::size_t bytes = 0;
   for (int k = 0; k < arrays; ++k) {
     if (!call.array[k]) continue;
-    const bool is_rows = k >= call.inputs ? !is_sum(call, k) : call.kind[k] == Kind::kRows;
+    const bool is_rows = k >= call.inputs ? !is_sum(call, k) : call.kind[k] == ParameterKind::kRows;
     bytes += (is_rows ? elements : call.array[k]->size()) * call.array[k]->item_size();
   }
   if (bytes < (measures_rows ? threshold : threshold + threshold / 2)) return false;
@@ -99,9 +99,9 @@ bool ReadyCall::find_contiguous_rows(const OpCall& call) {
     rows_.data[k] = array.data;
     if (!array.is_contiguous || reinterpret_cast<std::uintptr_t>(array.data) % item != 0)
       return false;
-    if (k >= call.inputs || call.kind[k] == Kind::kRows)
+    if (k >= call.inputs || call.kind[k] == ParameterKind::kRows)
       rows_.stride[k] = static_cast<std::ptrdiff_t>(rows_.n * item);
-    else if (call.kind[k] == Kind::kHalfRows && !find_half_rows(array, rows_.stride[k]))
+    else if (call.kind[k] == ParameterKind::kHalfRows && !find_half_rows(array, rows_.stride[k]))
       return false;
   }
   return true;

@@ -1,4 +1,4 @@
-// What the C++ backend makes of an OpCall, and runs: with the kernel and the number of threads.
+// An OpCall as the C++ backend runs it: with the kernel and the number of threads.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +12,10 @@
 
 namespace tensor_ops {
 
-// Where no instruction-set level can be used.
+// Says that no instruction-set level can be used.
 [[noreturn]] TENSOR_OPS_SHARED void throw_unavailable(const Op& op, const std::string& reason);
 
-// Where x is empty: the sums over no rows are zero.
+// Writes the sums over no rows, where x is empty: they are zero.
 TENSOR_OPS_SHARED void write_empty_sums(const OpCall& call);
 
 class ReadyCall {
@@ -30,8 +30,8 @@ class ReadyCall {
   TENSOR_OPS_SHARED void run() const;
 
  private:
-  // What one thread does where all arrays are contiguous and aligned, as most are: one call of the
-  // kernel.
+  // The one call of the kernel that a thread makes where all arrays are contiguous and aligned, as
+  // most are.
   struct ContiguousRows {
     char* data[kMaxArrays];
     std::ptrdiff_t stride[kMaxArrays];

@@ -35,7 +35,7 @@ struct Summed {
 // Writes the totals to an array of any stride, in its dtype.
 using WriteTotals = void (*)(const double* totals, std::size_t n, char* to, std::ptrdiff_t stride);
 
-// How several threads share one row: in steps, each of them done for all chunks of the row, in any
+// Several threads share one row in steps, each of them done for all chunks of the row, in any
 // order, before the next begins. The bits are those of the kernel. A step may leave a few numbers
 // about its chunk, from which finish() finds what the later steps need to know of the whole row.
 constexpr std::size_t kChunk = 4096;  // elements; the last chunk may have fewer
@@ -59,8 +59,8 @@ struct RowSteps {
   std::size_t count;  // 0 where rows cannot be shared
 };
 
-// Which arrays of a call are float32 beside a half x: a sum of these. Rows are those of x's shape,
-// parameters the others.
+// The arrays of a call that are float32 beside a half x: a sum of these. Rows are those of x's
+// shape, parameters the others.
 enum Mixture { kOneDType = 0, kWideParameters = 1, kWideRows = 2, kMixtures = 4 };
 
 struct RowKernel {
@@ -84,8 +84,8 @@ constexpr Cost nanoseconds(double float32, double float16, double bfloat16, doub
   return {{float32, float16, bfloat16, float64}};
 }
 
-// What an op's file compiled for one instruction-set level provides: for each variant (the value of
-// the op's choice or flag argument, if it has one), a kernel per dtype of x and mixture.
+// An op's file compiled for one instruction-set level: for each variant (the value of the op's
+// choice or flag argument, if it has one), a kernel per dtype of x and mixture.
 constexpr std::size_t kMaxVariants = 2;
 struct KernelTable {
   Cost cost;

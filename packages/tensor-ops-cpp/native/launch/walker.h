@@ -32,7 +32,7 @@ inline void copy_elements(std::ptrdiff_t item, char* to, std::ptrdiff_t to_strid
   }
 }
 
-// How much is gathered at a time: a row; in an elementwise walk no more of it than fits the cache.
+// A row is gathered at a time; in an elementwise walk no more of it than fits the cache.
 constexpr std::size_t kMostColumns = 4096;
 
 inline std::size_t gathered_length(const Plan& plan, const Operand& operand) {

@@ -1,4 +1,4 @@
-// How much memory the result pool may keep, before anybody says so by a call.
+// The memory that the result pool may keep, before a call sets another limit.
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,7 @@ TENSOR_OPS_SHARED void* reallocate_block(void* block, std::size_t bytes);
 // Null is allowed.
 TENSOR_OPS_SHARED void free_block(void* block);
 
-// Whether nobody has had the block's memory before.
+// Nobody has had the memory of a fresh block before.
 TENSOR_OPS_SHARED bool is_fresh_block(const void* block);
 
 struct PoolState {

@@ -49,8 +49,8 @@ struct AddRmsNorm {
             run.stride[1]};
   }
 
-  // Whether h is written on the way to the squares, and read back: it stays in the cache, and holds
-  // the sum as it is. Not over an input, which a sum that overflows is computed from again.
+  // h is written on the way to the squares, and read back: it stays in the cache, and holds the sum
+  // as it is. Not over an input, which a sum that overflows is computed from again.
   static TENSOR_OPS_INLINE bool goes_by_way_of_h(const Row& row) {
     const void* const h = row.h;
     return !row.streams && !is_half<Element> && h != row.x && h != row.residual;

@@ -15,12 +15,12 @@ struct Moments {
   TENSOR_OPS_INLINE C mean() const { return centre + rest; }
 };
 
-// Of deviations from a centre, and of their squares.
+// The sums of deviations from a centre, and of their squares.
 struct Sums {
   double deviations, squares;
 };
 
-// Where the squares are infinite the variance is too, whatever the rest.
+// The variance is infinite where the squares are, whatever the rest.
 template <class C>
 TENSOR_OPS_INLINE Moments<C> moments_about(C centre, const Sums& sums, double count) {
   const double rest = sums.deviations / count, mean_square = sums.squares / count;
@@ -29,7 +29,7 @@ TENSOR_OPS_INLINE Moments<C> moments_about(C centre, const Sums& sums, double co
   return {centre, static_cast<C>(rest), variance};
 }
 
-// Whether the variance and the deviations have lost digits to the distance from centre to mean.
+// The variance and the deviations have lost digits to the distance from centre to mean.
 template <class C>
 TENSOR_OPS_INLINE bool is_off_centre(const Moments<C>& m) {
   return static_cast<double>(m.rest) * static_cast<double>(m.rest) > m.variance;
@@ -223,7 +223,7 @@ struct LayerNormKernel {
   using Row = typename Plain::Row;
   using C = typename Row::C;
 
-  // What is found of a shared row. A row is measured about its first centre, and once more where
+  // The numbers found of a shared row. It is measured about its first centre, and once more where
   // that turns out to be off.
   enum { kCentre, kRest, kScale, kState };
   enum State { kNew, kOffCentre, kMeasured };

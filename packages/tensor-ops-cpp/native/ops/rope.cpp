@@ -151,7 +151,7 @@ struct Rotation {
  private:
   // Rows that stay in the first-level cache while their columns are turned one after another.
   static constexpr std::ptrdiff_t kGroupBytes = 16384;
-  // How far ahead the elements of streamed rows are prefetched.
+  // The elements of streamed rows are prefetched so far ahead.
   static constexpr std::ptrdiff_t kAheadBytes = 4096;
 
   // In a block, vectors of first elements and of second ones take turns, and the same angles serve
@@ -307,7 +307,7 @@ struct Rotation {
     return result;
   }
 
-  // What a vector of a block is turned with: its partner, and the angles of its number.
+  // A vector of a block is turned with its partner, and the angles of its number.
   template <std::size_t count>
   static TENSOR_OPS_INLINE V partner(const Block<V, count>& x, std::size_t u) {
     if constexpr (are_apart) return x.vector[u ^ 1];

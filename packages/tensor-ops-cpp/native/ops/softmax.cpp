@@ -12,7 +12,7 @@ struct Extremes {
   C least, greatest;
 };
 
-// Of x[begin] to x[end - 1]; NaN is passed over.
+// The least and the greatest of x[begin] to x[end - 1]; NaN is passed over.
 template <class Element>
 TENSOR_OPS_INLINE auto extremes(const typename Element::Storage* x, std::size_t begin,
                                 std::size_t end) {
@@ -40,7 +40,7 @@ TENSOR_OPS_INLINE auto extremes(const typename Element::Storage* x, std::size_t 
   return found;
 }
 
-// Where exp(hi) is 0 anyway lo may be anything, even infinite or NaN.
+// lo may be anything where exp(hi) is 0, even infinite or NaN.
 template <class C>
 TENSOR_OPS_INLINE C exp_of(C hi, C lo) {
   return scaled_exp(hi, hi > 2 * ExpConstants<C>::lowest ? lo : 0).value();
@@ -77,7 +77,7 @@ class RowExponentials {
   static constexpr Digits digits = kDigitsOf<Element>;
 
  public:
-  // Which products can be told apart finely enough.
+  // Such products can be told apart finely enough.
   static bool are_ordinary(double scale, double least, double greatest) {
     constexpr double most = is_half<Element>             ? 0x1p11
                             : sizeof(C) == sizeof(float) ? 0x1p16
@@ -90,10 +90,10 @@ class RowExponentials {
       : factor_(factor_of(scale)),
         shifted_peak_(Exp2<V>::whole(shifted(V{} + peak))),
         exp2_(shifted_peak_),
-        // Where the power of two would be subnormal the exponential is 0.
+        // The exponential is 0 where the power of two would be subnormal.
         lowest_(Exp2<V>::unshifted(shifted_peak_) + static_cast<C>(1 - kBias)) {}
 
-  // Whether none of a row with this least element is 0.
+  // No exponential of a row with this least element is 0.
   TENSOR_OPS_INLINE bool all_show(C least) const {
     return Exp2<V>::unshifted(shifted(V{} + least))[0] > lowest_[0];
   }
@@ -151,7 +151,7 @@ struct Softmax {
             run.stride[0]};
   }
 
-  // How a row's exponentials can be computed.
+  // The ways to compute a row's exponentials.
   enum Method { kOrdinary, kOrdinaryWithZeros, kCareful };
   struct Peak {
     C value;  // the x with the largest exponential

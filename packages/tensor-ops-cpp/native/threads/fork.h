@@ -1,4 +1,4 @@
-// What a process does around a fork, where there is such a thing.
+// Functions that a process calls around a fork, where there is such a thing.
 #pragma once
 
 #if !defined(_WIN32)

@@ -14,9 +14,9 @@
 #include <thread>
 
 #include "declaration/relax.h"
-#include "threads/doorbell.h"
 #include "threads/fork.h"
 #include "threads/pytorch_threads.h"
+#include "threads/semaphore.h"
 #include "threads/signals.h"
 
 namespace tensor_ops {
@@ -87,7 +87,7 @@ class JobCounts {
 };
 static_assert(kMostPieces <= 0xFFFF, "pieces fit in half a word");
 
-// How many threads may still join a job, and into how many ranges its pieces are divided.
+// The number of threads that may still join a job, and of ranges that its pieces are divided into.
 struct Seats : JobCounts {
   using JobCounts::JobCounts;
   int free() const { return first(); }
@@ -123,8 +123,8 @@ class Pool {
       range_[r].left.store(Range(jobs_, pieces * r / ranges, pieces * (r + 1) / ranges),
                            std::memory_order_relaxed);
     if (uses_pytorch) {
-      const Team team{*this, jobs_, ranges};
-      run_on_pytorch_threads(help_in_team, &team);
+      const Job job{*this, jobs_, ranges};
+      run_on_pytorch_threads(help_with_job, &job);
       return true;
     }
     seats_.store(Seats(jobs_, helpers, ranges));
@@ -161,7 +161,7 @@ class Pool {
     const int missing = wanted - (threads_.load(std::memory_order_relaxed) - asleep);
     while (missing > 0 && asleep > 0) {
       const int woken = missing < asleep ? missing : asleep;
-      if (sleeping_.compare_exchange_weak(asleep, asleep - woken)) return bell_.ring(woken);
+      if (sleeping_.compare_exchange_weak(asleep, asleep - woken)) return wakeups_.release(woken);
     }
   }
 
@@ -189,15 +189,15 @@ class Pool {
     if (done) unfinished_.fetch_sub(done, std::memory_order_release);
   }
 
-  struct Team {
+  struct Job {
     Pool& pool;
-    std::uint32_t job;
+    std::uint32_t number;
     int ranges;
   };
 
-  static void help_in_team(const void* context, int number) {
-    const Team& team = *static_cast<const Team*>(context);
-    if (number < team.ranges) team.pool.do_job(team.job, number, team.ranges);
+  static void help_with_job(const void* context, int thread) {
+    const Job& job = *static_cast<const Job*>(context);
+    if (thread < job.ranges) job.pool.do_job(job.number, thread, job.ranges);
   }
 
   // Waits for work by spinning, then asleep.
@@ -217,12 +217,12 @@ class Pool {
     }
   }
 
-  // A thread that lowers sleeping_ rings for as many threads as it has taken off.
+  // A thread that lowers sleeping_ releases as many wakeups as it has taken threads off.
   void sleep() {
     sleeping_.fetch_add(1);
     // A job that began before that did not know of this thread.
     if (seats_.load().free() > 0 && leave_sleepers()) return;
-    bell_.wait();
+    wakeups_.acquire();
   }
 
   bool leave_sleepers() {
@@ -237,7 +237,7 @@ class Pool {
   Work work_ = nullptr;
   const void* context_ = nullptr;
   std::atomic<int> threads_{0};  // written under running_
-  Doorbell bell_;
+  Semaphore wakeups_;
 
   static constexpr int kMostRanges = 64;
   struct alignas(64) RangeOnItsLine {

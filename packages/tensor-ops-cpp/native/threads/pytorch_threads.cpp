@@ -79,7 +79,7 @@ long long cpu_time_of(pid_t thread) {
   return time.tv_sec * 1000000000LL + time.tv_nsec;
 }
 
-// Whether a thread is running on a CPU now: then its CPU time grows.
+// The CPU time of a thread grows while it has a CPU.
 bool has_cpu(pid_t thread) {
   const long long before = cpu_time_of(thread);
   for (int i = 0; i < 8; ++i) relax();

@@ -21,8 +21,8 @@ class TensorCall {
 // torch.get_num_threads(); 0 outside a call on tensors, or inside a parallel loop of PyTorch.
 int pytorch_num_threads();
 
-// Whether those threads exist and spin. The answer is true before the first loop of the calling
-// thread, when nothing is known of them; it is found once in a call.
+// Says whether those threads exist and spin. The answer is true before the first loop of the
+// calling thread, when nothing is known of them; it is found once in a call.
 bool pytorch_threads_spin();
 
 // Calls help(context, number) on each of them, the calling one included, and waits for all. May be

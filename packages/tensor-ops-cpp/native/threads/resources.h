@@ -1,4 +1,4 @@
-// What the process may use of the machine: CPUs and memory, respecting affinity and cgroup limits.
+// CPUs and memory that the process may use, respecting affinity and cgroup limits.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// How many threads do the work of a call.
+// The number of threads that do the work of a call.
 #pragma once
 
 #include "declaration/shared.h"

@@ -35,7 +35,7 @@ struct View : ArrayView {
   std::ptrdiff_t own_shape_[kMaxDims], own_strides_[kMaxDims];
 };
 
-// Where an array comes from, and so how its stream is asked for and its like is made.
+// The source of an array, which says how its stream is asked for and its like is made.
 enum class Source {
   kNumPy,
   kOwn,        // DeviceArray
@@ -53,7 +53,8 @@ struct Array : View {
   bool is_output = false;
   Source source;
   const dlpack::ExchangeAPI* api = nullptr;  // of kExchange
-  // What the array's memory is ready on, where that is known: the call's stream is to wait for it.
+  // The array's memory is ready on this stream, where that is known: the call's stream waits for
+  // it.
   cudaStream_t stream = nullptr;
   bool has_stream = false;
   Lease lease;
@@ -62,7 +63,7 @@ struct Array : View {
   bool is_numpy() const { return source == Source::kNumPy; }
 };
 
-// What is wrong with lengths that no array in memory has, as "has a negative length: (-1,)". Empty
+// The problem with lengths that no array in memory has, as "has a negative length: (-1,)". Empty
 // for all others.
 std::string problem_of_lengths(int dims, const std::int64_t* lengths, std::int64_t item_size);
 

@@ -34,7 +34,7 @@ struct Taken {
   bool are_done = true;
 };
 
-// Those in front that are done, and of too many the oldest.
+// Takes the leases in front that are done, and of too many the oldest.
 Taken take() {
   constexpr std::size_t kMostKept = 64;
   Taken taken;

@@ -45,7 +45,7 @@ std::vector<std::int64_t> element_strides(const DeviceArray& array) {
   return strides;
 }
 
-// What a capsule's tensor points to.
+// A capsule's tensor points to this.
 struct Exported {
   DeviceArray array;
   std::vector<std::int64_t> strides;
@@ -71,7 +71,7 @@ void fill(Managed& managed, Exported* exported) {
                     0};
 }
 
-// Of a capsule that nobody has used.
+// Deletes the tensor of a capsule that nobody has used.
 template <class Managed>
 void delete_unused(PyObject* capsule, const char* name) {
   if (!PyCapsule_IsValid(capsule, name)) return;

@@ -8,7 +8,7 @@
 namespace tensor_ops {
 namespace {
 
-// What messages begin with, and the dict.
+// The dict, and the beginning of messages about it.
 struct Interface {
   std::string where;
   Owned dict;

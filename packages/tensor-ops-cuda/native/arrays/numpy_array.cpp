@@ -8,13 +8,13 @@ namespace {
 
 Name requires_grad("requires_grad"), is_neg("is_neg"), is_grad_enabled("is_grad_enabled");
 
-// Whether an attribute, or what a method returns, is True.
+// An attribute, or the result of a method, may be True.
 bool is_true(Owned answer) {
   if (!answer) PyErr_Clear();
   return answer.get() == Py_True;
 }
 
-// Whether PyTorch, or a library like it, records gradients in this thread.
+// PyTorch, or a library like it, may record gradients in this thread.
 bool are_gradients_recorded(const std::string& package) {
   const Owned name(PyUnicode_FromString(package.c_str()));
   const Owned module(name ? PyImport_GetModule(name.get()) : nullptr);

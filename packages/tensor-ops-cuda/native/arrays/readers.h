@@ -6,7 +6,7 @@
 
 namespace tensor_ops {
 
-// What is known of a type from its first instance on. An instance's own attributes do not count.
+// The facts of a type, known from its first instance on. An instance's own attributes do not count.
 struct TypeFacts {
   PyTypeObject* type;
   Source source;

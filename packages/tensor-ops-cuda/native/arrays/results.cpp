@@ -9,14 +9,14 @@
 namespace tensor_ops {
 namespace {
 
-// What is smaller costs less to copy out of pinned memory than to keep track of.
+// Smaller results cost less to copy out of pinned memory than to keep track of.
 constexpr std::size_t kLeastPinned = 64 * 1024;
 
 void give_back_memory(PyObject* capsule) {
   give_back_pinned(PyCapsule_GetPointer(capsule, nullptr));
 }
 
-// Of the dtype of `like`, which may be one that only its library knows, or float32.
+// The dtype of `like`, which may be one that only its library knows, or float32.
 PyArray_Descr* new_descr(PyArrayObject* like, DType dtype) {
   if (dtype_of(PyArray_DESCR(like)) != dtype) return PyArray_DescrFromType(NPY_FLOAT);
   PyArray_Descr* descr = PyArray_DESCR(like);

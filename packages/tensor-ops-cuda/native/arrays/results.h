@@ -12,7 +12,7 @@ class Result {
   // C-contiguous, of x's shape, not initialised; the view gets to describe it. The dtype is x's or
   // float32. Throws MemoryError, Error or PythonError, naming the op where a library allocates.
   void allocate(const char* op, const Array& x, DType dtype, const ArrayReader& place, View& view);
-  // What the caller gets, once the work is enqueued. Throws PythonError.
+  // The object that the caller gets, once the work is enqueued. Throws PythonError.
   Owned object(const Array& x);
 
  private:

@@ -1,4 +1,4 @@
-// What kind of array a Python object is.
+// The kind of array that a Python object is.
 #include <atomic>
 #include <memory>
 
@@ -61,7 +61,7 @@ TypeFacts find_facts(PyTypeObject* type) {
 
 // The types that were seen, in a hash table. What is in it stays there and never changes, so that
 // calls of many threads read it at once, and none takes a lock.
-class KnownTypes {
+class TypeCache {
  public:
   const TypeFacts* find(PyTypeObject* type) const {
     for (std::size_t slot = first_slot(type);; slot = next(slot)) {
@@ -103,16 +103,16 @@ class KnownTypes {
   std::atomic<std::size_t> count_{0};
 };
 
-KnownTypes known;
+TypeCache type_cache;
 
 }  // namespace
 
 TypeFacts facts_of(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
-  if (const TypeFacts* found = known.find(type)) return *found;
+  if (const TypeFacts* found = type_cache.find(type)) return *found;
   TypeFacts facts = find_facts(type);
   if (facts.is_array)
-    known.add(facts);
+    type_cache.add(facts);
   else if (PyObject_HasAttrString(object, "__cuda_array_interface__"))
     // An attribute of the instance alone will do too.
     return {type, Source::kInterface, true, nullptr, false, package_of(type, "")};

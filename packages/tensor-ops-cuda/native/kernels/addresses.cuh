@@ -73,7 +73,7 @@ class RowAddresses {
 // The most bytes that one instruction loads or stores.
 constexpr int kVectorBytes = 16;
 
-// Whether every row of the first `arrays` arrays can be taken in vectors of `width` elements.
+// Every row of the first `arrays` arrays can be taken in vectors of `width` elements.
 inline bool fits_vectors(const Call& call, int arrays, std::int64_t width) {
   if (call.n % width != 0) return false;
   for (int k = 0; k < arrays; ++k) {

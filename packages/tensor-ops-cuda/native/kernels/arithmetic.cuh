@@ -74,8 +74,8 @@ DEVICE R rounded(R x) {
   return (x + Format<R>::kShift) - Format<R>::kShift;
 }
 
-// Whether a mean of squares has lost no digits to underflow or overflow. NaN is not safe, since it
-// may come from an overflow. Rows of float whose mean is not safe are computed again in double, and
+// A safe mean of squares has lost no digits to underflow or overflow. NaN is not safe, since it may
+// come from an overflow. Rows of float whose mean is not safe are computed again in double, and
 // those of double times a power of two.
 DEVICE bool is_safe(float mean_square) { return mean_square >= 1e-30f && mean_square <= 1e33f; }
 DEVICE bool is_safe(double mean_square) { return mean_square >= 1e-290 && mean_square <= 1e290; }

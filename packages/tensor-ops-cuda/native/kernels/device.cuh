@@ -3,7 +3,7 @@
 
 #include <cuda_runtime.h>
 
-// What every function of a kernel is: inlined, so that its variables stay in registers.
+// Every function of a kernel is inlined, so that its variables stay in registers.
 #define DEVICE __device__ __forceinline__
 
 namespace tensor_ops {
@@ -56,7 +56,7 @@ void make_opaque(T&) {}
 
 #endif
 
-// Whether this pass of the compiler can make code of thread block clusters.
+// This pass of the compiler can make code of thread block clusters.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 #define HAS_CLUSTERS 1
 #else

@@ -87,7 +87,7 @@ struct ElementRows : Arrays<kInputs + 1> {
   }
 };
 
-// Whether the call is one row that begins where vectors do.
+// A flat call is one row that begins where vectors do.
 inline bool is_flat(const Call& call, int arrays) {
   return call.rows.count == 1 && std::all_of(call.array, call.array + arrays, [](void* data) {
            return reinterpret_cast<std::uintptr_t>(data) % kVectorBytes == 0;

@@ -3,7 +3,7 @@
 
 #include "kernels/arithmetic.cuh"
 #include "kernels/row.cuh"
-#include "kernels/team.cuh"
+#include "kernels/thread_group.cuh"
 
 namespace tensor_ops {
 
@@ -23,10 +23,10 @@ DEVICE bool has_digits(R variance, R with_eps) {
   return is_safe(with_eps) && (with_eps > kLeastSafe<R> || is_safe(variance));
 }
 
-// How the elements of a row are scaled if its moments are not exact: a row of float is computed in
-// double as it is, a row of double near 1 if its variance, or that of several such rows together,
-// has lost digits. NaN may come from an overflow. The mean is tested too, since rows of equal large
-// elements have no variance.
+// The scaling of a row whose moments are not exact: a row of float is computed in double as it is,
+// a row of double near 1 if its variance, or that of several such rows together, has lost digits.
+// NaN may come from an overflow. The mean is tested too, since rows of equal large elements have no
+// variance.
 DEVICE Unscaled scaling_for(float, float) { return {}; }
 DEVICE Scaled scaling_for(double mean, double with_eps) {
   if (!(with_eps <= 1e290 && magnitude(mean) <= 1e140)) return {kShrink};
@@ -66,21 +66,21 @@ struct LayerRow : Row<X> {
     });
   }
 
-  template <class A, class Team, class Scaling>
-  DEVICE void write_all(const Team& team, const Moments<A>& moments, A scale,
+  template <class A, class Group, class Scaling>
+  DEVICE void write_all(const Group& group, const Moments<A>& moments, A scale,
                         Scaling scaled) const {
-    this->each(team, [&](int first, const Vector& in) {
+    this->each(group, [&](int first, const Vector& in) {
       write_deviations(first, in, moments, scale, scaled);
     });
   }
 
   // The mean is compensated once by the mean of the deviations from it, so that a row of equal
   // elements has no deviations at all.
-  template <class Team, class Scaling>
-  DEVICE Moments<double> exact_moments(Team& team, Scaling scaled) const {
+  template <class Group, class Scaling>
+  DEVICE Moments<double> exact_moments(Group& group, Scaling scaled) const {
     const auto mean_of = [&](auto function) {
       const auto of_element = [&](R x) { return function(scaled(static_cast<double>(x))); };
-      return this->combine(team, 0.0, of_element, Plus()) / this->n;
+      return this->combine(group, 0.0, of_element, Plus()) / this->n;
     };
     const double mean = mean_of([](double x) { return x; });
     const double rest = mean_of([=](double x) { return x - mean; });
@@ -93,50 +93,50 @@ struct LayerRow : Row<X> {
 };
 
 // Rarely called: inlined, it would take registers from its callers.
-template <class Row, class Team, class Scaling>
-__device__ __noinline__ void careful_layer_norm_row(Team& team, const Row& row, double eps,
+template <class Row, class Group, class Scaling>
+__device__ __noinline__ void careful_layer_norm_row(Group& group, const Row& row, double eps,
                                                     Scaling scaled, bool is_own) {
-  const Moments<double> moments = row.exact_moments(team, scaled);
+  const Moments<double> moments = row.exact_moments(group, scaled);
   const double scale = 1 / sqrt(moments.variance + scaled_eps(eps, scaled));
-  if (is_own) row.write_all(team, moments, scale, scaled);
+  if (is_own) row.write_all(group, moments, scale, scaled);
 }
 
 // A row of at most kVectors vectors of each lane.
-template <int kVectors, class Team, class X, class Weight>
-DEVICE void layer_norm_row(Team& team, const LayerRow<X, Weight>& row, double eps) {
+template <int kVectors, class Group, class X, class Weight>
+DEVICE void layer_norm_row(Group& group, const LayerRow<X, Weight>& row, double eps) {
   using R = Real<X>;
   constexpr int kCount = kWidth<X>;
   RowShare<X, kVectors> share;
-  share.load(team, row, row.x);
+  share.load(group, row, row.x);
   R sum = 0;
   share.each([&](int j, int i) { sum += share.at(j, i); });
-  const R count = static_cast<R>(row.n), mean = team.combine(sum, Plus()) / count;
+  const R count = static_cast<R>(row.n), mean = group.combine(sum, Plus()) / count;
   share.forget_conversions();
 
   R deviations = 0, squares = 0;
   share.each([&](int j, int i) {
-    if (first_element<kCount>(team, j) + i >= row.n) return;
+    if (first_element<kCount>(group, j) + i >= row.n) return;
     const R deviation = share.at(j, i) - mean;
     deviations += deviation;
     squares = fused(deviation, deviation, squares);
   });
-  const R rest = team.combine(deviations, Plus()) / count;
-  const R square = team.combine(squares, Plus()) / count;
+  const R rest = group.combine(deviations, Plus()) / count;
+  const R square = group.combine(squares, Plus()) / count;
   share.forget_conversions();
 
-  // Where the mean is far from exact, the deviations have lost digits to its error.
+  // The deviations have lost digits to the mean's error where it is far from exact.
   const R variance = square - rest * rest, with_eps = variance + static_cast<R>(eps);
   const bool is_exact = has_digits(variance, with_eps) && rest * rest <= variance;
   if (is_exact) {
     const R scale = 1 / sqrt(with_eps);
 #pragma unroll
     for (int j = 0; j < kVectors; ++j)
-      row.write_deviations(first_element<kCount>(team, j), share.vector[j],
+      row.write_deviations(first_element<kCount>(group, j), share.vector[j],
                            Moments<R>{mean, rest, variance}, scale, Unscaled());
   }
   const bool is_inexact = row.n > 0 && !is_exact;
   if (any_of_warp(is_inexact))
-    careful_layer_norm_row(team, row, eps, scaling_for(mean, with_eps), is_inexact);
+    careful_layer_norm_row(group, row, eps, scaling_for(mean, with_eps), is_inexact);
 }
 
 }  // namespace tensor_ops

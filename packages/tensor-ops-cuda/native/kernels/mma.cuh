@@ -20,7 +20,7 @@ namespace tensor_ops {
 
 #ifdef __CUDACC__
 
-// Of int8; K is 32. Exact: what exceeds 32 bits wraps around.
+// Multiplies int8; K is 32. Exact: sums that exceed 32 bits wrap around.
 DEVICE void mma_s8(int (&sums)[4], uint4 a, uint2 b) {
   asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
@@ -28,9 +28,9 @@ DEVICE void mma_s8(int (&sums)[4], uint4 a, uint2 b) {
       : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y));
 }
 
-// Of float16 and bfloat16; K is 16. Products are exact, and their sums are cut off, as
-// emulation/mma.cpp says. How many are added before is the GPU's affair, but depends on nothing
-// else than the operands.
+// Multiplies float16 and bfloat16; K is 16. Products are exact, and their sums are cut off, as
+// emulation/mma.cpp says. The GPU decides how many are added before, by nothing else than the
+// operands.
 DEVICE void mma_f16(float (&sums)[4], uint4 a, uint2 b) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"

@@ -5,7 +5,7 @@
 
 #include "kernels/arithmetic.cuh"
 #include "kernels/row.cuh"
-#include "kernels/team.cuh"
+#include "kernels/thread_group.cuh"
 
 namespace tensor_ops {
 
@@ -71,9 +71,9 @@ struct RmsRow : Row<X> {
     }
   }
 
-  template <class Team, class Visit>
-  DEVICE void each_sum(const Team& team, Visit visit) const {
-    this->each(team, [&](int first, const Packed<X, kCount>& x) {
+  template <class Group, class Visit>
+  DEVICE void each_sum(const Group& group, Visit visit) const {
+    this->each(group, [&](int first, const Packed<X, kCount>& x) {
       Vectors in;
       in.x = x;
       if constexpr (kHasResidual) in.residual = this->load(residual, first);
@@ -81,41 +81,41 @@ struct RmsRow : Row<X> {
     });
   }
 
-  template <class Team, class Scaling>
-  DEVICE double squares(Team& team, Scaling scaled) const {
+  template <class Group, class Scaling>
+  DEVICE double squares(Group& group, Scaling scaled) const {
     double sum = 0;
-    each_sum(team, [&](int, const Vectors& in) { sum = plus_squares(sum, in, scaled); });
-    return team.combine(sum, Plus());
+    each_sum(group, [&](int, const Vectors& in) { sum = plus_squares(sum, in, scaled); });
+    return group.combine(sum, Plus());
   }
 
-  template <class A, class Team, class Scaling>
-  DEVICE void write_all(const Team& team, A scale, Scaling scaled) const {
-    each_sum(team, [&](int first, const Vectors& in) { write_sums(first, in, scale, scaled); });
+  template <class A, class Group, class Scaling>
+  DEVICE void write_all(const Group& group, A scale, Scaling scaled) const {
+    each_sum(group, [&](int first, const Vectors& in) { write_sums(first, in, scale, scaled); });
   }
 };
 
-// How the elements of a row are scaled if its mean of squares is not safe: a row of float is
-// computed in double as it is, a row of double near 1.
+// The scaling of a row whose mean of squares is not safe: a row of float is computed in double as
+// it is, a row of double near 1.
 DEVICE Unscaled scaling_for(float) { return {}; }
 DEVICE Scaled scaling_for(double mean_square) { return {mean_square < 1 ? kGrow : kShrink}; }
 
 // Rarely called: inlined, it would take registers from its callers.
-template <class Row, class Team, class Scaling>
-__device__ __noinline__ void careful_rms_row(Team& team, const Row& row, double eps, Scaling scaled,
-                                             bool is_own) {
-  const double mean = row.squares(team, scaled) / row.n + scaled(scaled(eps));
-  if (is_own) row.write_all(team, 1 / sqrt(mean), scaled);
+template <class Row, class Group, class Scaling>
+__device__ __noinline__ void careful_rms_row(Group& group, const Row& row, double eps,
+                                             Scaling scaled, bool is_own) {
+  const double mean = row.squares(group, scaled) / row.n + scaled(scaled(eps));
+  if (is_own) row.write_all(group, 1 / sqrt(mean), scaled);
 }
 
 // A row of at most kVectors vectors of each lane.
-template <int kVectors, class Team, class X, class Weight, class Residual>
-DEVICE void rms_row(Team& team, const RmsRow<X, Weight, Residual>& row, double eps) {
+template <int kVectors, class Group, class X, class Weight, class Residual>
+DEVICE void rms_row(Group& group, const RmsRow<X, Weight, Residual>& row, double eps) {
   using Row = RmsRow<X, Weight, Residual>;
   using R = typename Row::R;
   RowShare<X, kVectors> x;
   RowShare<Residual, kVectors, Row::kCount> residual;
-  x.load(team, row, row.x);
-  if constexpr (Row::kHasResidual) residual.load(team, row, row.residual);
+  x.load(group, row, row.x);
+  if constexpr (Row::kHasResidual) residual.load(group, row, row.residual);
   const auto vectors = [&](int j) {
     typename Row::Vectors in;
     in.x = x.vector[j];
@@ -125,17 +125,17 @@ DEVICE void rms_row(Team& team, const RmsRow<X, Weight, Residual>& row, double e
   R squares = 0;
 #pragma unroll
   for (int j = 0; j < kVectors; ++j) squares = Row::plus_squares(squares, vectors(j));
-  const R mean = team.combine(squares, Plus()) / static_cast<R>(row.n) + static_cast<R>(eps);
+  const R mean = group.combine(squares, Plus()) / static_cast<R>(row.n) + static_cast<R>(eps);
   if (is_safe(mean)) {
     const R scale = 1 / sqrt(mean);
     x.forget_conversions();
     if constexpr (Row::kHasResidual) residual.forget_conversions();
 #pragma unroll
     for (int j = 0; j < kVectors; ++j)
-      row.write_sums(first_element<Row::kCount>(team, j), vectors(j), scale);
+      row.write_sums(first_element<Row::kCount>(group, j), vectors(j), scale);
   }
   const bool is_unsafe = row.n > 0 && !is_safe(mean);
-  if (any_of_warp(is_unsafe)) careful_rms_row(team, row, eps, scaling_for(mean), is_unsafe);
+  if (any_of_warp(is_unsafe)) careful_rms_row(group, row, eps, scaling_for(mean), is_unsafe);
 }
 
 }  // namespace tensor_ops

@@ -37,39 +37,39 @@ struct RmsNorm : RowCall<std::is_same_v<Residual, NoResidual> ? 3 : 5> {
     return row;
   }
 
-  template <int kVectors, class Team>
-  DEVICE void row(Team& team, const Row& row) const {
-    rms_row<kVectors>(team, row, eps);
+  template <int kVectors, class Group>
+  DEVICE void row(Group& group, const Row& row) const {
+    rms_row<kVectors>(group, row, eps);
   }
 
   // A part stores the factor of its elements and the sum of their squares. The factor is 1 if that
   // sum is safe, and for float, whose squares are added in double.
   template <int kStep>
-  DEVICE void part(BlockTeam& team, const Row& row, const PartsOfRow& parts) const {
+  DEVICE void part(BlockGroup& group, const Row& row, const PartsOfRow& parts) const {
     constexpr bool is_double = sizeof(R) == 8;
     if constexpr (kStep == 0) {
-      double squares = row.squares(team, Unscaled()), factor = 1;
+      double squares = row.squares(group, Unscaled()), factor = 1;
       const double mean = squares / row.n + eps;
       if (is_double && !is_safe(mean)) {
         factor = scaling_for(mean).factor;
-        squares = row.squares(team, Scaled{factor});
+        squares = row.squares(group, Scaled{factor});
       }
-      parts.store(team, squares, factor);
+      parts.store(group, squares, factor);
     } else {
       // All parts take the least of their factors.
       const auto factor_of = [&](std::int64_t part) { return parts.number(1, part); };
-      const Scaled scaled{parts.combine(team, kGrow, factor_of, Lesser())};
-      const double squares = parts.sum(team, [&](std::int64_t part) {
+      const Scaled scaled{parts.combine(group, kGrow, factor_of, Lesser())};
+      const double squares = parts.sum(group, [&](std::int64_t part) {
         const double less = scaled.factor / factor_of(part);
         return (parts.number(0, part) * less) * less;
       });
       const double mean = squares / static_cast<double>(parts.n) + scaled(scaled(eps));
       if constexpr (is_double)
-        row.write_all(team, 1 / sqrt(mean), scaled);
+        row.write_all(group, 1 / sqrt(mean), scaled);
       else if (is_safe(static_cast<R>(mean)))
-        row.write_all(team, static_cast<R>(1 / sqrt(mean)), Unscaled());
+        row.write_all(group, static_cast<R>(1 / sqrt(mean)), Unscaled());
       else
-        row.write_all(team, 1 / sqrt(mean), Unscaled());
+        row.write_all(group, 1 / sqrt(mean), Unscaled());
     }
   }
 };

@@ -1,4 +1,4 @@
-// A row as a team of threads computes it, and a lane's vectors of it in registers.
+// A row as a group of threads computes it, and a lane's vectors of it in registers.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@ namespace tensor_ops {
 
 // The index of the first element of vector j of a lane, which is vector j * lanes + lane of the
 // row.
-template <int kCount, class Team>
-DEVICE int first_element(const Team& team, int j) {
-  return (j * team.lanes() + team.lane()) * kCount;
+template <int kCount, class Group>
+DEVICE int first_element(const Group& group, int j) {
+  return (j * group.lanes() + group.lane()) * kCount;
 }
 
 // A row of x and of y, or a part of one. `whole` says that the row is aligned and consists of whole
-// vectors. A team that has no row left is given one of no elements: it still takes part in what the
-// threads of its warp do together.
+// vectors. A group that has no row left is given one of no elements: it still takes part in what
+// the threads of its warp do together.
 template <class Element_>
 struct Row {
   using Element = Element_;
@@ -37,23 +37,23 @@ struct Row {
   }
 
   // Calls visit(first, vector) for each of the lane's vectors of x.
-  template <class Team, class Visit>
-  DEVICE void each(const Team& team, Visit visit) const {
+  template <class Group, class Visit>
+  DEVICE void each(const Group& group, Visit visit) const {
 #pragma unroll 2
-    for (int first = team.lane() * kCount; first < n; first += team.lanes() * kCount)
+    for (int first = group.lane() * kCount; first < n; first += group.lanes() * kCount)
       visit(first, load(x, first));
   }
 
   // Combines function(x) of all elements.
-  template <class A, class Team, class Function, class Combine>
-  DEVICE A combine(Team& team, A start, Function function, Combine combined) const {
+  template <class A, class Group, class Function, class Combine>
+  DEVICE A combine(Group& group, A start, Function function, Combine combined) const {
     A total = start;
-    each(team, [&](int first, const Vector& in) {
+    each(group, [&](int first, const Vector& in) {
 #pragma unroll
       for (int i = 0; i < kCount; ++i)
         if (first + i < n) total = combined(total, function(real(in.element[i])));
     });
-    return team.combine(total, combined);
+    return group.combine(total, combined);
   }
 
   // Writes value(i) to y[first + i] for the elements of a vector.
@@ -71,12 +71,13 @@ template <class Element, int kVectors, int kCount = kWidth<Element>>
 struct RowShare {
   Packed<Element, kCount> vector[kVectors];
 
-  template <class Team, class Any>
-  DEVICE void load(const Team& team, const Row<Any>& row, const Element* from, Element rest = {}) {
+  template <class Group, class Any>
+  DEVICE void load(const Group& group, const Row<Any>& row, const Element* from,
+                   Element rest = {}) {
     const auto load_all = [&](bool whole) {
 #pragma unroll
       for (int j = 0; j < kVectors; ++j)
-        load_part(vector[j], from, first_element<kCount>(team, j), row.n, whole, rest);
+        load_part(vector[j], from, first_element<kCount>(group, j), row.n, whole, rest);
     };
     // A single branch, so that all loads are in flight together.
     row.whole ? load_all(true) : load_all(false);

@@ -1,5 +1,5 @@
 // The driver of ops that compute whole rows: it launches an op's kernels, and gives every row to a
-// team. How many threads share a row follows from its length alone, so that the bits of a row do
+// group. How many threads share a row follows from its length alone, so that the bits of a row do
 // not depend on how many rows there are.
 //
 // An op is a class derived from RowCall that is passed to the kernels by value. It has
@@ -7,9 +7,9 @@
 //     Element, kArrays               the type of x's elements; how many arrays the op has
 //     kMostVectors                   the most vectors of a lane that the registers hold
 //     at(row, first, n)              elements first to first + n - 1 of a row
-//     row<kVectors>(team, row)       computes a row that the registers of a team hold
+//     row<kVectors>(group, row)       computes a row that the registers of a group hold
 //     kSteps                         kernels that compute a longer row in parts, one after another
-//     part<kStep>(team, row, parts)  computes a part of a longer row in one of these kernels
+//     part<kStep>(group, row, parts)  computes a part of a longer row in one of these kernels
 //     Measured                       the op whose first step is launched: the op itself, or one
 //                                    that shares this step with ops of other types
 #pragma once
@@ -21,7 +21,7 @@
 #include "kernels/addresses.cuh"
 #include "kernels/launch.cuh"
 #include "kernels/row.cuh"
-#include "kernels/team.cuh"
+#include "kernels/thread_group.cuh"
 #include "launch/memory.h"
 
 namespace tensor_ops {
@@ -30,11 +30,11 @@ namespace tensor_ops {
 // More lanes would have fewer registers each.
 constexpr int kFewVectors = 4, kManyVectors = 8;
 constexpr int kMostLanes = 512;
-// Threads of a block that has several teams, each a warp or a part of one.
+// Threads of a block that has several groups, each a warp or a part of one.
 constexpr int kSharedThreads = 128;
 constexpr std::int64_t kMostBlocks = 1 << 30;
 
-// What every kernel of an op on rows is given. `whole` says that every row of every array is
+// The arguments of every kernel of an op on rows. `whole` says that every row of every array is
 // aligned and consists of whole vectors.
 template <int kArrays_>
 struct RowCall : Arrays<kArrays_> {
@@ -45,48 +45,48 @@ struct RowCall : Arrays<kArrays_> {
   RowCall(const Call& call, bool whole_) : Arrays<kArrays>(call), n(call.n), whole(whole_) {}
 };
 
-// The memory that the launch reserved for the team of a block or a cluster.
-DEVICE TeamMemory* team_memory() { return static_cast<TeamMemory*>(shared_memory()); }
+// The memory that the launch reserved for the group of a block or a cluster.
+DEVICE GroupMemory* group_memory() { return static_cast<GroupMemory*>(shared_memory()); }
 
-// A team of more than a warp has a block, or all blocks of a cluster, to itself.
+// A group of more than a warp has a block, or all blocks of a cluster, to itself.
 template <bool kCluster>
-using RowTeam = std::conditional_t<kCluster, ClusterTeam, BlockTeam>;
+using RowGroup = std::conditional_t<kCluster, ClusterGroup, BlockGroup>;
 
 template <bool kCluster>
-DEVICE unsigned blocks_of_team() {
-  if constexpr (kCluster) return ClusterTeam::blocks();
+DEVICE unsigned blocks_of_group() {
+  if constexpr (kCluster) return ClusterGroup::blocks();
   return 1;
 }
 
-// Thread (x, y) of a block is a lane of the team of row y. That computes rows first_row(),
+// Thread (x, y) of a block is a lane of the group of row y. That computes rows first_row(),
 // first_row() + row_step(), ...
 template <bool kCluster>
 DEVICE std::int64_t first_row() {
-  return std::int64_t{blockIdx.x / blocks_of_team<kCluster>()} * blockDim.y + threadIdx.y;
+  return std::int64_t{blockIdx.x / blocks_of_group<kCluster>()} * blockDim.y + threadIdx.y;
 }
 template <bool kCluster>
 DEVICE std::int64_t row_step() {
-  return std::int64_t{gridDim.x / blocks_of_team<kCluster>()} * blockDim.y;
+  return std::int64_t{gridDim.x / blocks_of_group<kCluster>()} * blockDim.y;
 }
 
 template <class Op, int kVectors, bool kCluster>
 __global__ void __launch_bounds__(kMostLanes, 1) compute_rows(const __grid_constant__ Op op) {
   if constexpr (!kCluster || HAS_CLUSTERS) {
-    RowTeam<kCluster> team({}, team_memory());
-    // The teams of a block go on until the last of them has no row left, since the lanes of a warp
+    RowGroup<kCluster> group({}, group_memory());
+    // The groups of a block go on until the last of them has no row left, since the lanes of a warp
     // exchange numbers.
     for (std::int64_t row = first_row<kCluster>(); row - threadIdx.y < op.rows.count;
          row += row_step<kCluster>()) {
       const bool is_live = row < op.rows.count;
       const int n = is_live ? static_cast<int>(op.n) : 0;
-      op.template row<kVectors>(team, op.at(is_live ? row : 0, 0, n));
+      op.template row<kVectors>(group, op.at(is_live ? row : 0, 0, n));
     }
   }
 }
 
 // --- Rows in parts, each of which a block computes -----------------------------------------------
 
-// How rows of n elements are cut, and the numbers that parts store for later steps.
+// The parts of rows of n elements, and the numbers that they store for later steps.
 struct RowParts {
   static constexpr int kNumbers = 3;  // of each part
 
@@ -111,33 +111,34 @@ struct PartsOfRow : RowParts {
   }
   // Stores numbers kFirst, kFirst + 1, ... of the block's own part.
   template <int kFirst = 0, class... Numbers>
-  DEVICE void store(const BlockTeam& team, Numbers... given) const {
+  DEVICE void store(const BlockGroup& group, Numbers... given) const {
     int k = kFirst;
-    if (team.lane() == 0) ((number(k++, own) = given), ...);
+    if (group.lane() == 0) ((number(k++, own) = given), ...);
   }
 
   // Combines function(part) of all parts of the row.
   template <class Function, class Combine>
-  DEVICE double combine(BlockTeam& team, double start, Function function, Combine combined) const {
+  DEVICE double combine(BlockGroup& group, double start, Function function,
+                        Combine combined) const {
     double value = start;
-    for (std::int64_t part = team.lane(); part < count; part += team.lanes())
+    for (std::int64_t part = group.lane(); part < count; part += group.lanes())
       value = combined(value, function(part));
-    return team.combine(value, combined);
+    return group.combine(value, combined);
   }
   template <class Function>
-  DEVICE double sum(BlockTeam& team, Function function) const {
-    return combine(team, 0, function, Plus());
+  DEVICE double sum(BlockGroup& group, Function function) const {
+    return combine(group, 0, function, Plus());
   }
 };
 
 template <class Op, int kStep>
 __global__ void __launch_bounds__(kMostLanes, 1)
     compute_parts(const __grid_constant__ Op op, const __grid_constant__ RowParts parts) {
-  BlockTeam team({}, team_memory());
+  BlockGroup group({}, group_memory());
   for (std::int64_t index = blockIdx.x; index < parts.all; index += gridDim.x) {
     const PartsOfRow of_row(parts, index);
     const auto part = op.at(of_row.row, of_row.own * parts.each, parts.size(of_row.own));
-    op.template part<kStep>(team, part, of_row);
+    op.template part<kStep>(group, part, of_row);
   }
 }
 
@@ -158,13 +159,13 @@ constexpr int power_of_two_from(std::int64_t number, int most) {
   return power;
 }
 
-// A grid of teams of `lanes` threads in each of `cluster` blocks; small teams share a block.
+// A grid of groups of `lanes` threads in each of `cluster` blocks; small groups share a block.
 inline Grid row_grid(const Call& call, int lanes, int cluster) {
   const int together = lanes <= kWarp ? kSharedThreads / lanes : 1;
-  const std::int64_t teams = ceil_div(call.rows.count, together);
-  const std::int64_t blocks = std::min(teams, kMostBlocks / cluster) * cluster;
+  const std::int64_t groups = ceil_div(call.rows.count, together);
+  const std::int64_t blocks = std::min(groups, kMostBlocks / cluster) * cluster;
   return {static_cast<unsigned>(blocks),
-          dim3(static_cast<unsigned>(lanes), static_cast<unsigned>(together)), sizeof(TeamMemory),
+          dim3(static_cast<unsigned>(lanes), static_cast<unsigned>(together)), sizeof(GroupMemory),
           static_cast<unsigned>(cluster)};
 }
 
@@ -191,7 +192,7 @@ void launch_rows(const Call& call) {
       static_cast<std::size_t>(parts.all) * RowParts::kNumbers * sizeof(double), call.stream);
   parts.numbers = static_cast<double*>(memory.get());
   const Grid grid{static_cast<unsigned>(std::min(parts.all, kMostBlocks)), kMostLanes,
-                  sizeof(TeamMemory)};
+                  sizeof(GroupMemory)};
   launch_parts<Op>(call, grid, whole, parts);
 }
 

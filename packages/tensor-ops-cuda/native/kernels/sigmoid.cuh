@@ -8,7 +8,7 @@ namespace tensor_ops {
 // The formulas for all numbers are rarely called: inlined, they would take registers from the short
 // ones for ordinary numbers.
 
-// Whether a product with a second factor cannot overflow; false for NaN.
+// A product with an ordinary second factor cannot overflow; NaN is none.
 template <class R>
 DEVICE bool is_ordinary_factor(R up) {
   return magnitude(up) < R{1e36f};

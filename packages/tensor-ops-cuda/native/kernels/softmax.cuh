@@ -5,7 +5,7 @@
 
 #include "kernels/exp.cuh"
 #include "kernels/row.cuh"
-#include "kernels/team.cuh"
+#include "kernels/thread_group.cuh"
 
 namespace tensor_ops {
 
@@ -71,7 +71,7 @@ struct SoftmaxRow : Row<X> {
       const R k = fused(value, scale.factor_hi, Format<R>::kShift) - Format<R>::kShift;
       const R rest = fused(value, scale.factor_hi, -k);
       const R r = fused(value, scale.factor_lo, rest), power = k - exponent;
-      // What would be subnormal is 0.
+      // Subnormal results are 0.
       return power < 1 - Format<R>::kBias ? R{0} : ordinary_exp2(power + Format<R>::kShift, r);
     }
   }
@@ -88,53 +88,53 @@ struct SoftmaxRow : Row<X> {
     return scaled_exp(at_most(product, 0.0), is_finite(rest) ? rest : 0).value();
   }
 
-  template <class Team, class Function>
-  DEVICE void write_all(const Team& team, Function function) const {
-    this->each(team, [&](int first, const Vector& in) {
+  template <class Group, class Function>
+  DEVICE void write_all(const Group& group, Function function) const {
+    this->each(group, [&](int first, const Vector& in) {
       this->write(first, [&](int i) { return function(real(in.element[i])); });
     });
   }
 
   // The x that has the largest exponential; NaN is ignored.
-  template <class Team>
-  DEVICE R find_peak(Team& team) const {
+  template <class Group>
+  DEVICE R find_peak(Group& group) const {
     const R sign = scale.sign();
     const auto signed_x = [=](R x) { return x * sign; };
-    return sign * this->combine(team, -static_cast<R>(INFINITY), signed_x, Greater());
+    return sign * this->combine(group, -static_cast<R>(INFINITY), signed_x, Greater());
   }
 
-  template <class Team>
-  DEVICE double careful_sum(Team& team, double peak) const {
+  template <class Group>
+  DEVICE double careful_sum(Group& group, double peak) const {
     const auto exponential = [&](R x) { return careful_exponential(x, peak); };
-    return this->combine(team, 0.0, exponential, Plus());
+    return this->combine(group, 0.0, exponential, Plus());
   }
 
-  template <class Team>
-  DEVICE void write_carefully(const Team& team, double peak, double total) const {
+  template <class Group>
+  DEVICE void write_carefully(const Group& group, double peak, double total) const {
     const double factor = is_finite(peak) ? 1 / total : NAN;
-    write_all(team, [&](R x) { return static_cast<R>(careful_exponential(x, peak) * factor); });
+    write_all(group, [&](R x) { return static_cast<R>(careful_exponential(x, peak) * factor); });
   }
 };
 
 // Rarely called: inlined, it would take registers from its callers.
-template <class X, class Team>
-__device__ __noinline__ void careful_softmax_row(Team& team, const SoftmaxRow<X>& row,
+template <class X, class Group>
+__device__ __noinline__ void careful_softmax_row(Group& group, const SoftmaxRow<X>& row,
                                                  bool is_own) {
-  const double peak = row.find_peak(team);
-  const double total = row.careful_sum(team, peak);
-  if (is_own) row.write_carefully(team, peak, total);
+  const double peak = row.find_peak(group);
+  const double total = row.careful_sum(group, peak);
+  if (is_own) row.write_carefully(group, peak, total);
 }
 
 // A row of at most kVectors vectors of each lane.
-template <int kVectors, class Team, class X>
-DEVICE void softmax_row(Team& team, const SoftmaxRow<X>& row) {
+template <int kVectors, class Group, class X>
+DEVICE void softmax_row(Group& group, const SoftmaxRow<X>& row) {
   using R = Real<X>;
   constexpr R kLowest = -static_cast<R>(INFINITY);
   RowShare<X, kVectors> share;
-  share.load(team, row, row.x, rounded_to<X>(kLowest));
+  share.load(group, row, row.x, rounded_to<X>(kLowest));
   R peak = kLowest;
   share.each([&](int j, int i) { peak = Greater()(peak, share.at(j, i)); });
-  peak = team.combine(peak, Greater());
+  peak = group.combine(peak, Greater());
   share.forget_conversions();
 
   const bool is_ordinary = row.is_ordinary(peak);
@@ -146,19 +146,19 @@ DEVICE void softmax_row(Team& team, const SoftmaxRow<X>& row) {
     // A half type cannot hold the exponentials: they are computed once more.
     if constexpr (!is_half<X>) share.vector[j].element[i] = value;
   });
-  const R factor = 1 / team.combine(sum, Plus());
+  const R factor = 1 / group.combine(sum, Plus());
   share.forget_conversions();
 
   if (is_ordinary) {
 #pragma unroll
     for (int j = 0; j < kVectors; ++j)
-      row.write(first_element<kWidth<X>>(team, j), [&](int i) {
+      row.write(first_element<kWidth<X>>(group, j), [&](int i) {
         const R value = share.at(j, i);
         return (is_half<X> ? row.exponential(value, exponent) : value) * factor;
       });
   }
   const bool needs_care = row.n > 0 && !is_ordinary;
-  if (any_of_warp(needs_care)) careful_softmax_row(team, row, needs_care);
+  if (any_of_warp(needs_care)) careful_softmax_row(group, row, needs_care);
 }
 
 }  // namespace tensor_ops

@@ -13,7 +13,7 @@ namespace tensor_ops {
 
 constexpr int kMaxAxes = 12;  // of rows, after axes that lie one after another became one
 
-// Where the rows of each array lie. Within a row, elements are neighbours.
+// The place of each array's rows. Within a row, elements are neighbours.
 struct Rows {
   std::int64_t count;  // their number
   int axes;            // at least 1; the product of the extents is `count`
@@ -21,7 +21,7 @@ struct Rows {
   std::int64_t stride[kMaxArrays][kMaxAxes];  // in elements; 0 where an array repeats
 };
 
-// What of a device decides how kernels are launched.
+// The facts of a device that decide how kernels are launched.
 struct DeviceFacts {
   int index;
   int multiprocessors;

@@ -1,4 +1,4 @@
-// What devices there are, and why there may be none.
+// The devices, and the reason why there may be none.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,7 @@ TENSOR_OPS_SHARED const DeviceFacts& usable_device(int index);
 // one. Throws as usable_device() does.
 TENSOR_OPS_SHARED int host_device(const char* variable);
 
-// Where an address is.
+// The place of an address.
 enum class Memory {
   kHost,    // pinned or not, or no memory that the driver knows
   kDevice,  // of the device beside it
@@ -61,7 +61,7 @@ TENSOR_OPS_SHARED std::size_t free_memory(int index);
 // Waits for all that the current device was asked to do. Throws CudaError.
 TENSOR_OPS_SHARED void synchronize_device();
 
-// What is compiled in, as in "sm_75 sm_80 compute_120".
+// The compiled architectures, as in "sm_75 sm_80 compute_120".
 TENSOR_OPS_SHARED const char* compiled_architectures();
 
 // 12040; 0 where there is no driver.
@@ -70,7 +70,7 @@ TENSOR_OPS_SHARED int runtime_version();
 // "12.4"
 std::string version_text(int version);
 
-// Whether this process is the child of one that had used CUDA, whose state a fork does not copy.
+// A fork does not copy the state of CUDA: a child of a process that had used it cannot.
 TENSOR_OPS_SHARED bool is_forked_child();
 
 // Makes a device the calling thread's current one for a while. Throws CudaError, or

@@ -1,5 +1,5 @@
-// What the CUDA backend makes of an OpCall: plain data, addresses, extents and strides. The memory
-// may be the host's or a device's.
+// An OpCall as the CUDA backend runs it: plain data, addresses, extents and strides. The memory may
+// be the host's or a device's.
 #pragma once
 
 #include <cstddef>

@@ -48,7 +48,7 @@ class Stream {
 // where they are the same stream.
 TENSOR_OPS_SHARED void order_after(cudaStream_t later, cudaStream_t earlier);
 
-// Whether what the stream is asked to do is recorded in a graph. Throws CudaError.
+// The stream records what it is asked to do in a graph. Throws CudaError.
 TENSOR_OPS_SHARED bool is_capturing(cudaStream_t stream);
 
 // A stream of the current device for callers that name none; the same for all, never destroyed.

@@ -5,7 +5,7 @@
 namespace tensor_ops {
 namespace {
 
-// Of x, residual, weight, y and h.
+// The arrays are x, residual, weight, y and h.
 void launch_add_rms_norm(const Call& call) {
   with_element(call.dtype, [&](auto x) {
     using X = decltype(x);

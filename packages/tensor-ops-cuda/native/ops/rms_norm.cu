@@ -5,7 +5,7 @@
 namespace tensor_ops {
 namespace {
 
-// Of x, weight, y.
+// The arrays are x, weight and y.
 void launch_rms_norm(const Call& call) {
   with_element(call.dtype, [&](auto x) {
     using X = decltype(x);

@@ -6,7 +6,7 @@
 namespace tensor_ops {
 namespace {
 
-// Of x, cos, sin and y. The cosines and sines may have other elements than x: float32.
+// The arrays are x, cos, sin and y. Cosines and sines may have other elements than x: float32.
 template <class Element, class Angle, bool kInterleaved, int kCount>
 struct Rope : Arrays<4> {
   std::int64_t pairs;

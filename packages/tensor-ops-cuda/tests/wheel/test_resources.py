@@ -11,7 +11,7 @@ LEAST_THREADS = 512
 # Of the kernel of decode steps a multiprocessor has one block, whose loads are in flight to shared
 # memory; ../test_decode_machine_code.py says how many.
 DECODE, DECODE_THREADS = "run_steps", 256
-# What a kernel hands by reference to a function for rare rows: where the row is, and its team.
+# What a kernel hands by reference to a function for rare rows: where the row is, and its group.
 LARGEST_FRAME = 80
 
 

@@ -20,15 +20,11 @@ class Call(NamedTuple):
     op: str
     iteration: Iteration
     dtype: str
-    # Build options that follow from dtypes and switches.
-    options: tuple[str, ...]
-    # The op's own numbers, as its kernels take them.
-    numbers: tuple[np.generic, ...]
-    # By name, in order; None for one that is optional and absent.
-    inputs: dict[str, Any]
+    options: tuple[str, ...]  # build options that follow from dtypes and switches
+    numbers: tuple[np.generic, ...]  # the op's own numbers, as its kernels take them
+    inputs: dict[str, Any]  # by name, in order; None for one that is optional and absent
     kinds: Mapping[str, Kind]
-    # For each result, the input whose dtype it has.
-    results_like: tuple[str, ...]
+    results_like: tuple[str, ...]  # for each result, the input whose dtype it has
     out: tuple[Any, ...] | None
 
     @property

@@ -31,7 +31,7 @@ def first_error(handle: Any) -> str | None:
     cl = runtime.opencl()
     program = None
     with warnings.catch_warnings():
-        # Of what the compiler says, and of a program past the cache.
+        # pyopencl warns of what the compiler says, and of a program past the cache.
         warnings.simplefilter("ignore")
         try:
             program = cl.Program(cl.Context([handle]), NOTHING)

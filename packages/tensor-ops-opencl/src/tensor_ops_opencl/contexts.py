@@ -19,8 +19,7 @@ class DeviceContext:
         self.device = device
         self.handle = runtime.opencl().Context([device.handle])
         self.programs = Programs(self.handle, device)
-        # What belongs to one thread: its queue, and memory that it uses again.
-        self.own = threading.local()
+        self.own = threading.local()  # a thread's queue, and memory that it uses again
 
     def queue(self) -> Any:
         """Return this thread's queue, which runs its commands in order."""

@@ -1,4 +1,4 @@
-"""What is known about an OpenCL device."""
+"""The facts of an OpenCL device."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,7 +61,7 @@ class Device:
 
     @property
     def strength(self) -> tuple[int, int, int]:
-        """What decides between devices: the kind, then units times clock, then memory.
+        """The order of devices: by kind, then by units times clock, then by memory.
 
         Between CPUs it is the driver, then the units: most often they are one CPU, whose clock and
         memory each driver makes out in its own way. PoCL goes first where it compiles: which of the

@@ -18,7 +18,7 @@ from tensor_ops_opencl.errors import first_line
 
 __all__ = ["INTEL", "POCL", "broken", "for_cpu", "installed", "registered", "HAS_WHEELS_OF_INTEL"]
 
-# What names other drivers to the loader than the system's; whoever sets one has chosen drivers.
+# These name other drivers to the loader than the system's; whoever sets one has chosen drivers.
 _CHOICES = ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")
 
 #: The platform of Intel's driver for CPUs, and that of PoCL.

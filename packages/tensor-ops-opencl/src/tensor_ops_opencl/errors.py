@@ -1,4 +1,4 @@
-"""What can go wrong between here and a device."""
+"""Errors of devices and of their compilers."""
 
 __all__ = ["BuildError", "DeviceError", "first_line"]
 

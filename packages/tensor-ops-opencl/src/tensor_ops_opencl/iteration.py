@@ -107,10 +107,8 @@ class ElementIteration(Iteration):
 class RowIteration(Iteration):
     """Over rows that are measured before they are written, such as for their largest element."""
 
-    # The kernels for the parts of long rows.
-    kernels: tuple[str, ...]
-    # How many numbers each part hands on to the next kernel.
-    quantities: int
+    kernels: tuple[str, ...]  # those for the parts of long rows
+    quantities: int  # the numbers that each part hands on to the next kernel
 
     def launches(self, device: Device, size: int, n: int, rows: int, first: int) -> Launches:
         if n > LONGEST_WHOLE_ROW:

@@ -1,4 +1,4 @@
-"""What an op is here: its signature, how its kernels iterate and the numbers that they take.
+"""An op: its signature, the iteration of its kernels and the numbers that they take.
 
 `op` is the decorator of the files in ``tensor_ops_opencl/ops``; the .cl file of the same stem has
 the kernels. What the docstrings of all ops say alike is written here: `out`, what is returned and

@@ -77,7 +77,7 @@ def run(cl: Any, context: DeviceContext, call: Call, targets: list[Array]) -> No
     try:
         _run_in_pieces(cl, context, call, targets, context.own.lanes)
     except BaseException:
-        # What is left of this call must not be taken for results of the next.
+        # The next call must not take what is left of this one for its results.
         del context.own.lanes
         raise
 

@@ -32,7 +32,7 @@ __all__: list[str] = [
     "resolve_torch_device",
 ]
 
-# What has a name that says more. The backends' method prepare_model does something else.
+# Functions with a name that says more. The backends' method prepare_model does something else.
 _RENAMED = {"prepare_model": "prepare_model_with_custom_kernels"}
 
 # Without PyTorch the names above can be imported, and what of them needs it says so when called.

@@ -21,7 +21,7 @@ _PACKAGE = __name__.rpartition(".")[0]
 
 
 class _Unusable(ModuleType):
-    """What stands for PyTorch where it cannot be imported or is too old."""
+    """A stand-in for PyTorch where it cannot be imported or is too old."""
 
     def __init__(self, why: str, cause: Exception | None = None) -> None:
         super().__init__("torch", why)

@@ -154,7 +154,7 @@ class Tied(nn.Module):
 
 
 def test_shared_parameters_stay_shared(monkeypatch):
-    # What Module.to does where it makes new parameters, as on XLA devices.
+    # Module.to does this where it makes new parameters, as on XLA devices.
     monkeypatch.setattr(torch.__future__, "get_overwrite_module_params_on_conversion", lambda: True)
     separated = Tied().to(torch.bfloat16)
     assert separated.output.weight is not separated.embedding.weight

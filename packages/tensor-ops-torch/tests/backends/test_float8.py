@@ -9,7 +9,7 @@ from torch import nn
 from tensor_ops_torch.backends.float8 import Float8Linear, from_float8, to_float8
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
-# Of float8: 3 and 2 bits of mantissa, so that a factor is off by 1/16 or 1/8 at most.
+# The steps of float8: 3 and 2 bits of mantissa, so that a factor is off by 1/16 or 1/8 at most.
 E4M3, E5M2 = 2**-4, 2**-3
 
 

@@ -66,7 +66,7 @@ def backend(tpu_profile, monkeypatch, tmp_path):
     def make(hosts=1, slices=1, **settings):
         profile = tpu_profile(TPUVersion.V5E, hosts, slices)
         monkeypatch.setitem(hardware_detector.PROBES, HardwareType.TPU, lambda: profile)
-        # What the backend writes into the environment goes with the test.
+        # The variables that the backend sets go with the test.
         monkeypatch.setattr(os, "environ", make.environment)
         return TPUBackend(config(**settings))
 

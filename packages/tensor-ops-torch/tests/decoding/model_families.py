@@ -9,7 +9,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import transformers
 
 VOCABULARY = 331
-# What the small models share.
+# Sizes of all small models.
 SMALL = {
     "hidden_size": 64,
     "intermediate_size": 96,

@@ -130,7 +130,7 @@ def test_activations_follow_the_model_where_the_processor_has_instructions(
     assert decided_by.startswith("the model" if has_instructions else "the default, since cpp has")
     assert torch.equal(logits, (rounded if has_instructions else exact)[-1])
     assert exact[:2] == ("float32", "activations=")
-    # What is quantised, and what is not in bfloat16 as a whole, is as it was.
+    # A model that is quantised, or not in bfloat16 as a whole, is as it was.
     mixed = in_bfloat16()[0]
     mixed.model.norm.float()
     for other, how, expected in (

@@ -150,7 +150,7 @@ def test_a_second_call_goes_on_from_the_cache(decoder, model):
     first = decoder.generate(prompt, **how, return_dict_in_generate=True)
     text = torch.cat([first.sequences, torch.tensor([[80, 81, 82]])], 1)
     decoder.kernel.shared = []
-    # What code that was written for transformers passes on is None here.
+    # Code that was written for transformers passes None on here.
     how = {"max_new_tokens": NEW, "past_key_values": None, "cache": first.cache}
     second = decoder.generate(text, **how)
     assert decoder.kernel.shared == [64]  # of 73 tokens the full pages

@@ -81,7 +81,7 @@ def test_logits_that_are_nan_are_an_error_that_names_the_row():
 def test_ctrl_c_leaves_no_request(make, interrupt_everywhere):
     small = make(max_num_batched_requests=2)
     names = {
-        *("ChosenRows._advance", "Rows.__exit__", "Rows.close", "Rows.add", "Rows.end"),
+        *("KernelSampledRows._advance", "Rows.__exit__", "Rows.close", "Rows.add", "Rows.end"),
         *("Session.add_request", "Session.remove", "Requests.add", "Requests.remove"),
     }
     for more in ({}, {"suppress_tokens": [1]}):

@@ -10,11 +10,13 @@ from model_families import FAMILIES, greedy, small_model
 
 from tensor_ops_torch import UnsupportedModelError, decoder
 from tensor_ops_torch.decoding.memory_model import array_weights, check_devices
-from tensor_ops_torch.decoding.parts import parts_of, weights_of
+from tensor_ops_torch.decoding.named_modules import named_modules_of, weights_of
 
 
 def stored(model, **how):
-    return array_weights(model, weights_of(parts_of(model, merge=False)), release=False, **how)
+    return array_weights(
+        model, weights_of(named_modules_of(model, merge=False)), release=False, **how
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
@@ -66,11 +68,11 @@ def test_a_weight_that_is_not_contiguous_is_copied():
 
 def test_weights_elsewhere_than_the_backend_computes_are_refused():
     model = small_model()
-    weights = weights_of(parts_of(model, merge=False))
+    weights = weights_of(named_modules_of(model, merge=False))
     check_devices(weights, "cpp")
     check_devices(weights, "cuda:0")  # which takes what is on the host
     model.to("meta")
-    weights = weights_of(parts_of(model, merge=False))
+    weights = weights_of(named_modules_of(model, merge=False))
     with pytest.raises(
         UnsupportedModelError, match=r"is on meta, where the backend 'cpp' does not"
     ):

@@ -80,7 +80,7 @@ def test_the_right_build_without_a_device(pretend, backend, says):
         ("vulkan", None),
         ("CPU", "cpu"),
         ("rocmm", "rocm"),
-        # What is meant, and not what is written alike.
+        # The name that is meant, and not the one that is written alike.
         ("nvidia", "cuda"),
         ("AMD", "rocm"),
         ("hip", "rocm"),

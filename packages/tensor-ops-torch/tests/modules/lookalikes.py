@@ -90,7 +90,7 @@ class Lookalikes(dict[str, Case]):
         return put
 
 
-# What cases write down outside of their modules.
+# Cases write down here what happens outside of their modules.
 EVENTS: list = []
 
 
@@ -200,7 +200,7 @@ def _call(record, label, model, x, gradient=False):
         except Exception as error:  # What is raised is a result like any other.
             result = f"{type(error).__name__}: {error}"
         grad_mode = torch.is_grad_enabled()
-        # Of the warnings of PyTorch, some are given once and others depend on the function called.
+        # Some warnings of PyTorch are given once and others depend on the function called.
         said = [str(each.message) for each in warned if each.category is Hint]
         if gradient:
             _gradients(record, label, model, leaf, result)
@@ -372,7 +372,7 @@ def _differs_from_the_op(case, dtype):
     return _state_changed(own)
 
 
-# What the caller of a module sees of a call, apart from its state.
+# The caller of a module sees these of a call, apart from its state.
 SEEN = ("result", "given", "printed", "warned", "drawn", "grad_mode", "events")
 
 

@@ -97,7 +97,7 @@ class FunctionalMLP(nn.Module):
         return self.down(functional.silu(self.gate(x)) * self.up(x))
 
 
-# What makes a norm of rows of length n, and the op that computes it.
+# Makers of norms of rows of length n, and the ops that compute them.
 NORMS = {
     "RMSNorm": (lambda n: nn.RMSNorm(n, eps=1e-6), "rms_norm"),
     "RMSNorm, 1 + weight": (GemmaNorm, "rms_norm"),
@@ -106,7 +106,7 @@ NORMS = {
     "LayerNorm, no bias": (lambda n: nn.LayerNorm(n, bias=False), "layer_norm"),
     "LayerNorm, no weight": (lambda n: nn.LayerNorm(n, elementwise_affine=False), "layer_norm"),
 }
-# What makes a module for rows of any length, and the op that computes it.
+# Makers of modules for rows of any length, and the ops that compute them.
 ACTIVATIONS = {
     "SiLU": (nn.SiLU, "silu"),
     "GELU": (nn.GELU, "gelu"),

@@ -18,7 +18,7 @@ import transformers
 
 from tensor_ops_torch import restore_model, swap_modules, swap_report
 
-# How far an output in float32 may be from that in float64, relative to the largest of its tensor.
+# An output in float32 may be so far from that in float64, relative to the largest of its tensor.
 TOLERANCE = 1e-5
 VOCABULARY = 99
 TOKENS = {"vocab_size": VOCABULARY, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": None}

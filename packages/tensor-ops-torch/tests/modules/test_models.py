@@ -226,7 +226,7 @@ def test_a_step_of_training(name, dtype):
 
 
 STEPS = 200
-# How many times as far from the run in float64 a swapped model may come as the unswapped one.
+# A swapped model may be so many times as far from the run in float64 as the unswapped one.
 FARTHER = 1.5
 
 

@@ -248,7 +248,7 @@ def test_eager_quantisation_finds_the_modules_that_it_knows(swapped):
         assert swap_modules(model).counts == {"layer_norm": 1}
     model.qconfig = quantization.default_qconfig
     prepared = quantization.prepare(model)
-    # What was copied for it is another module: the model itself stays swapped.
+    # The copy for it is another module: the model itself stays swapped.
     assert swap_report(model).counts == ({"layer_norm": 1} if swapped == "before" else {})
     (entry,) = swap_modules(prepared).refused
     assert "to be quantised" in entry.reason

@@ -71,7 +71,7 @@ def pytest_generate_tests(metafunc):
             metafunc.parametrize(argument, chosen.values(), ids=chosen)
 
 
-# Of derivatives, what PyTorch itself looks at for seconds: its checks, its compiler and derivatives
+# PyTorch itself looks at these of derivatives for seconds: its checks, its compiler and derivatives
 # of their derivatives.
 SLOW_OF_DERIVATIVES = ("what_pytorch_checks", "without_graph_breaks", "of_gradients")
 

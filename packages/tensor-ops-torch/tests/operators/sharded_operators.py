@@ -31,7 +31,7 @@ def calls():
                 halves = zip(names, arrays, strict=True)
                 mixed = [each if argument in wide else each.bfloat16() for argument, each in halves]
                 yield name, mixed, placements
-    # What has to be brought together before rows are whole.
+    # Such shards have to be brought together before rows are whole.
     yield "rms_norm", (draw(*x), draw(8)), (Shard(2), Shard(0))
 
 

@@ -19,7 +19,7 @@ from tensor_ops_torch.validation.report import Status, ValidationCheck, Validati
 from tensor_ops_torch.validation.unified_validator import UnifiedValidator
 
 FLASH, POOL = "flash_attention_version", "memory_pool_init_mb"
-# What is there, what is asked of it, and what fails.
+# The hardware, the settings for it, and the check that fails.
 IMPOSSIBLE_ON_NVIDIA = {
     "fp8 on sm_80": ("A100", {"fp8_enabled": True}, {"fp8_enabled"}),
     "fp8 on sm_75": ("T4", {"fp8_enabled": True}, {"fp8_enabled"}),

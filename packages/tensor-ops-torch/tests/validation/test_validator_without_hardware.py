@@ -180,7 +180,7 @@ def saved_and_loaded(model):
 
 
 FREEZE, INFER = torch.jit.freeze, torch.jit.optimize_for_inference
-# What PyTorch freezes has no attribute ``training``, unless that is asked for.
+# A model that PyTorch freezes has no attribute ``training``, unless that is asked for.
 FROZEN = {
     "scripted": lambda model, x: FREEZE(torch.jit.script(model)),
     "traced": lambda model, x: FREEZE(torch.jit.trace(model, x)),

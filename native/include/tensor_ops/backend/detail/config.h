@@ -19,8 +19,8 @@
 
 namespace tensor_ops::backend::detail {
 
-// What is wrong with an order that has a name twice. Two names of one backend are no mistake: which
-// backend an alias stands for may depend on the machine.
+// The problem of an order that has a name twice. Two names of one backend are no mistake: the
+// backend that an alias stands for may depend on the machine.
 inline std::string repeated(const std::vector<std::string>& names) {
   for (const std::string& name : names)
     if (std::count(names.begin(), names.end(), name) > 1)
@@ -197,7 +197,6 @@ class ConfigFile {
   const Names& installed_;
 };
 
-// What a backend.json asks for.
 inline ConfigLevel load_config(const std::string& path,
                                const std::vector<std::string>& environments,
                                const Names& installed) {
@@ -208,7 +207,7 @@ inline ConfigLevel load_config(const std::string& path,
 
 constexpr char kPriority[] = "TENSOR_OPS_BACKEND_PRIORITY";
 
-// What the environment asks for, one level for each variable, strongest first. `value_of` returns a
+// The levels of the environment, one for each variable, strongest first. `value_of` returns a
 // variable's value, which may be empty.
 inline std::vector<ConfigLevel> environment_levels(
     const Names& installed, const std::function<std::string(const char*)>& value_of) {

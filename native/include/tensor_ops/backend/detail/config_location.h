@@ -1,4 +1,4 @@
-// Where backend.json is, and whether there is one: tensor_ops/config/location.py.
+// The place of backend.json, if there is one: tensor_ops/config/location.py.
 #pragma once
 
 #include <cerrno>
@@ -32,8 +32,8 @@ inline std::string dangling_link(std::filesystem::path path) {
   return is_link && !std::filesystem::exists(path, error) ? path.string() : "";
 }
 
-// Whether there is a file, false only if there is nothing of that name. Anything else that is
-// there, such as a folder, is an error, and so is what cannot be found out.
+// Returns false only if there is nothing of that name. Anything else that is there, such as a
+// folder, is an error, and so is what cannot be found out.
 inline bool file_exists(const std::string& path, const std::string& named_by = "") {
   namespace fs = std::filesystem;
   std::error_code error;

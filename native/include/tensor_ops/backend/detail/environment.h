@@ -1,4 +1,4 @@
-// What the process is and was started with: its id, environment variables, and the user's folders.
+// The process: its id, environment variables, and the user's folders.
 #pragma once
 
 #include <cstdlib>

@@ -18,7 +18,7 @@
 
 namespace tensor_ops::backend::detail {
 
-// Where bytes are not UTF-8.
+// The first bytes that are not UTF-8.
 struct WrongUtf8 {
   std::size_t position;
   const char* reason;

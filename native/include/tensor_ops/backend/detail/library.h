@@ -126,7 +126,7 @@ inline std::string folder_of_module(const void* address) {
 
 #endif
 
-// What is wrong with a table that an entry point has returned, empty if nothing is.
+// The problem with a table that an entry point has returned, empty if there is none.
 inline std::string problem_with(const tensor_ops_backend* table) {
   // The members of version 1 up to `decode`, which grows by itself.
   constexpr std::size_t kLeast = offsetof(tensor_ops_backend, decode);

@@ -11,7 +11,7 @@
 
 namespace tensor_ops::backend::detail {
 
-// How many characters lie in matching blocks: the longest common run, then those on its two sides.
+// The number of characters in matching blocks: the longest common run, then those on its two sides.
 inline std::size_t matching_characters(const std::string& a, const std::string& b) {
   std::size_t longest = 0, at_a = 0, at_b = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -27,7 +27,7 @@ inline std::size_t matching_characters(const std::string& a, const std::string& 
          matching_characters(a.substr(at_a + longest), b.substr(at_b + longest));
 }
 
-// How alike two words are, from 0 to 1.
+// The likeness of two words, from 0 to 1.
 inline double likeness(const std::string& a, const std::string& b) {
   const double all = static_cast<double>(a.size() + b.size());
   return all == 0 ? 1.0 : 2.0 * static_cast<double>(matching_characters(a, b)) / all;

@@ -1,4 +1,4 @@
-// Where the libraries of backends are looked for, and what comes of it.
+// The search for the libraries of backends.
 #pragma once
 
 #include <algorithm>
@@ -108,13 +108,13 @@ inline std::string library_in(const std::vector<std::string>& folders, const std
   return "";
 }
 
-// What comes of looking for a backend: the backend, available or not, or why there is none.
+// The result of a search: a backend, available or not, or the reason why there is none.
 struct FoundBackend {
   std::unique_ptr<Backend> backend;  // null where there is no library
   std::string not_found = {};        // why that is
 
   bool has_table() const { return backend != nullptr && backend->abi() != nullptr; }
-  // Whether its library is there and cannot be used, on whatever machine.
+  // The library is there and cannot be used, on whatever machine.
   bool is_broken() const { return backend != nullptr && backend->abi() == nullptr; }
 };
 

@@ -70,8 +70,8 @@ inline void check_owner(const std::string& path, const struct stat& status,
   }
 }
 
-// What is in a file that nobody else can write. `environments` are folders whose owners are trusted
-// too; `otherwise` is what the user can do besides taking the file over.
+// The text of a file that nobody else can write. `environments` are folders whose owners are
+// trusted too; `otherwise` is what the user can do besides taking the file over.
 inline std::string read_trusted(const std::string& path,
                                 const std::vector<std::string>& environments,
                                 const std::string& otherwise) {

@@ -108,13 +108,13 @@ void Team::call(std::size_t workers) {
 }
 
 // Called once the condition that the thread waits for is true. Whoever clears the flag is_asleep
-// rings the bell, unless it is the thread itself.
+// releases a wakeup, unless it is the thread itself.
 void Team::wake(Thread& thread) {
   if (!thread.is_asleep.load()) return;
   const auto now = Clock::now();
   if (!thread.is_asleep.exchange(false)) return;
-  thread.rung_at = now;
-  thread.bell.ring(1);
+  thread.woken_at = now;
+  thread.wakeups.release(1);
 }
 
 // Spins for longer than the others need if they have a processor, then sleeps.
@@ -138,8 +138,8 @@ void Team::wait(Thread& thread, Done is_done) {
     thread.is_asleep.store(true);
     // If the condition came true before the flag was set, nobody will ring.
     if (is_done() && thread.is_asleep.exchange(false)) return;
-    thread.bell.wait();
-    thread.slept += thread.rung_at - asleep;
+    thread.wakeups.acquire();
+    thread.slept += thread.woken_at - asleep;
   }
 }
 

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "threads/doorbell.h"
+#include "threads/semaphore.h"
 
 namespace tensor_ops::decode {
 
@@ -55,8 +55,8 @@ class Team {
   struct alignas(64) Thread {
     std::atomic<std::uint32_t> jobs{0};
     std::atomic<bool> is_asleep{false};
-    Doorbell bell;
-    Clock::time_point rung_at{};
+    Semaphore wakeups;
+    Clock::time_point woken_at{};
     Clock::duration slept{}, without_processor{};  // in this job
   };
 

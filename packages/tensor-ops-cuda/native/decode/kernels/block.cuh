@@ -5,7 +5,7 @@
 #include "decode/kernels/attention.cuh"
 #include "decode/kernels/choice.cuh"
 #include "decode/kernels/product.cuh"
-#include "kernels/team.cuh"
+#include "kernels/thread_group.cuh"
 
 namespace tensor_ops::decode {
 
@@ -19,7 +19,7 @@ constexpr int kPreparedBytes = greater(kIntegerBytes, kFloatBytes);
 struct BlockMemory {
   alignas(16) unsigned char activations[greater(kPreparedBytes, kAttentionBytes)];
   PartialSums partial;
-  TeamMemory team;
+  GroupMemory group;
   double scales[kMostTokens];  // of normalised rows
   Best best[kBlockWarps][kMostTokens];
   int tokens[kMostTokens], positions[kMostTokens];
@@ -27,13 +27,13 @@ struct BlockMemory {
   bool gave_up;
 };
 
-// The threads of a block as a team that adds up squares.
+// The threads of a block as a group that adds up squares.
 struct SquareThreads {
   DEVICE int lane() const { return static_cast<int>(threadIdx.x); }
   DEVICE int lanes() const { return kBlockThreads; }
   DEVICE void wait() const { block_sync(kSquares); }
 };
-using SquareTeam = Team<SquareThreads>;
+using SquareGroup = ThreadGroup<SquareThreads>;
 
 // The parameters of a kernel: the slots of its rings, and the units that multiply.
 template <int kSlots_, class Sums_>

@@ -65,20 +65,20 @@ static __device__ __noinline__ void measure_rows(const Steps& steps, const Devic
     const float4 v = row_vector(steps, phase, row, column);
     return NormRow::Vectors{{{v.x, v.y, v.z, v.w}}, {}};
   };
-  SquareTeam team({}, &memory.team);
-  const int first = team.lane() * 4, step = kBlockThreads * 4;
+  SquareGroup group({}, &memory.group);
+  const int first = group.lane() * 4, step = kBlockThreads * 4;
   for (int row = rows.first; row < rows.end; row += rows.step) {
     float sum = 0;
     for (int c = first; c < phase.columns; c += step)
       sum = NormRow::plus_squares(sum, vector(row, c));
-    const float mean = team.combine(sum, Plus()) / static_cast<float>(phase.columns) +
+    const float mean = group.combine(sum, Plus()) / static_cast<float>(phase.columns) +
                        static_cast<float>(phase.eps);
     double scale = static_cast<double>(1 / sqrtf(mean));
     if (!is_safe(mean)) {  // for all threads alike
       double wide = 0;
       for (int c = first; c < phase.columns; c += step)
         wide = NormRow::plus_squares(wide, vector(row, c));
-      scale = -1 / sqrt(team.combine(wide, Plus()) / phase.columns + phase.eps);
+      scale = -1 / sqrt(group.combine(wide, Plus()) / phase.columns + phase.eps);
     }
     if (threadIdx.x == 0) memory.scales[row] = scale;
   }

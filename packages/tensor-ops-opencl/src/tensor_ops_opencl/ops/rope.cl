@@ -2,7 +2,7 @@
 #include "op.clh"
 #include "rows.clh"
 
-// Where the angles of a row lie: leading axes that an angle array repeats make its rows come round
+// The place of a row's angles: leading axes that an angle array repeats make its rows come round
 // again, after `period` rows that each serve `each` rows of x.
 typedef struct {
   ulong each, period;

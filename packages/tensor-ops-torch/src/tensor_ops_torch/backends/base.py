@@ -1,4 +1,4 @@
-"""What all backends have in common."""
+"""The base of all backends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tensor_ops_torch.backends.runtimes import HostRuntime, Runtime
 from tensor_ops_torch.hardware.config import KernelPyTorchConfig
 from tensor_ops_torch.hardware.detector import HardwareType, probe
 from tensor_ops_torch.hardware.profile import MB
-from tensor_ops_torch.hardware.settings import Settings
+from tensor_ops_torch.hardware.settings import Config
 from tensor_ops_torch.validation.report import Status, ValidationCheck, raise_failed
 
 __all__ = ["Backend", "without_effect"]
@@ -69,8 +69,6 @@ class Backend:
 
     name: ClassVar[str]
     _runtime_class: ClassVar[type[Runtime]]
-    # The part of ``config.hardware`` that is about this backend.
-    part: ClassVar[str | None] = None
 
     def __init__(self, config: KernelPyTorchConfig | None = None, *, fallback: bool = True) -> None:
         if config is None:
@@ -315,9 +313,9 @@ class Backend:
         from_float8(model)
         move_model(model, self.device, self._dtype)
 
-    def _settings_of(self, config: KernelPyTorchConfig) -> Settings | None:
+    def _settings_of(self, config: KernelPyTorchConfig) -> Config | None:
         """Return a copy of the settings of this backend, None if there are none."""
-        return None if self.part is None else copy.copy(getattr(config.hardware, self.part))
+        return copy.copy(getattr(config.hardware, self.name, None))
 
     def _warn_of_changes(self) -> None:
         now = self._settings_of(self.config)

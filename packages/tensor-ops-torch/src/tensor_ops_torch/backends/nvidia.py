@@ -23,8 +23,7 @@ __all__ = ["NVIDIABackend"]
 
 # Either names the settings of PyTorch's allocator; the second one is of PyTorch 2.9.
 _ALLOCATOR_VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
-# What the allocator rounds large blocks to.
-_BLOCK = 2 * MB
+_BLOCK = 2 * MB  # the allocator rounds large blocks to it
 
 
 class NVIDIABackend(Backend):
@@ -49,7 +48,7 @@ class NVIDIABackend(Backend):
     True
     """
 
-    name = part = "nvidia"
+    name = "nvidia"
     _settings: NVIDIAConfig
 
     def _find(self) -> Runtime | str:

@@ -1,4 +1,4 @@
-"""What a backend asks of the library that drives its device."""
+"""The devices of backends, as the libraries that drive them tell of them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ class Runtime(ABC):
     """A device: its memory in bytes, and when its work is done."""
 
     device: torch.device
-    # Whether tensor_ops has kernels for the device.
-    has_kernels = False
+    has_kernels = False  # of tensor_ops, for the device
 
     @abstractmethod
     def memory(self) -> dict[str, int]:
@@ -45,7 +44,7 @@ class HostRuntime(Runtime):
     def memory(self) -> dict[str, int]:
         found = machine.memory_of_process()
         used, total = found.get("used", 0), allowed_memory()
-        # What the machine has left may be more than a cgroup allows.
+        # The machine may have more left than a cgroup allows.
         free = min(found.get("available", total), max(0, total - used))
         return _memory(used, used, max(used, found.get("peak", 0)), total, free)
 

@@ -53,7 +53,7 @@ class TPUBackend(Backend):
     True
     """
 
-    name = part = "tpu"
+    name = "tpu"
     _settings: TPUConfig
 
     def monitor(

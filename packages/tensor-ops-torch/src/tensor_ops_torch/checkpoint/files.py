@@ -21,8 +21,8 @@ from tensor_ops_torch.checkpoint.shared import differing_names, tied_names
 __all__ = ["load_checkpoint", "save_checkpoint"]
 
 _MODEL = "model_state_dict"
-# Where a file that holds more than the state dict has it: as PyTorch's tutorials and guides write
-# it, then Lightning and torchvision.
+# A file that holds more than the state dict has it under one of these: as PyTorch's tutorials and
+# guides write it, then Lightning and torchvision.
 _MODEL_KEYS = (_MODEL, "state_dict", "model")
 
 

@@ -22,10 +22,6 @@ class ModelNames:
     ``torch.compile`` puts ``_orig_mod.`` before the names of what it has wrapped, and data parallel
     wrappers ``module.``, wherever in the model they are. A name without them is a plain one.
 
-    Parameters
-    ----------
-    model : torch.nn.Module
-
     Examples
     --------
     >>> from torch import nn
@@ -47,7 +43,7 @@ class ModelNames:
                 self._wrapped.add(f"{name}.{_PARALLEL}".removeprefix("."))
         state = model.state_dict(keep_vars=True)
         self._own = {self.plain(key): key for key in state}
-        # Of parameters and modules; a child of the model may itself be called "module".
+        # They are those of parameters and modules; a child may itself be called "module".
         self._bare: dict[str, list[str]] = {}
         for name in {*self._own, *map(self.plain, self._modules)}:
             self._bare.setdefault(_without_any(name), []).append(name)

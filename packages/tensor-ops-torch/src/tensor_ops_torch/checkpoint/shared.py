@@ -16,12 +16,7 @@ def differing_names(model: nn.Module, state: Mapping[str, Any]) -> tuple[str, st
 
     Both would be written to the same memory, where the last one stays. Values are the same if all
     their bits are, those of NaNs too; of different dtypes, if they are in the dtype of the model.
-
-    Parameters
-    ----------
-    model : torch.nn.Module
-    state : mapping
-        With the names of the model.
+    `state` has the names of the model.
 
     Examples
     --------
@@ -47,11 +42,7 @@ def differing_names(model: nn.Module, state: Mapping[str, Any]) -> tuple[str, st
 def tied_names(model: nn.Module, state: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return two names of one tensor of a state dict that are two tensors of a model.
 
-    Parameters
-    ----------
-    model : torch.nn.Module
-    state : mapping
-        With the names of the model.
+    `state` has the names of the model.
 
     Examples
     --------

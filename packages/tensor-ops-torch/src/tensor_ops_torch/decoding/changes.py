@@ -1,4 +1,4 @@
-"""Whether a model is still the one that a decoder was made from.
+"""Checks of whether a model is still the one that a decoder was made from.
 
 PyTorch counts what is written to a tensor in ``Tensor._version``. Not counted are what the fused
 kernels of optimizers write, what goes through ``.data``, and what another library writes to the
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tensor_ops_torch.decoding.errors import WeightsChangedError
-from tensor_ops_torch.decoding.parts import Part
+from tensor_ops_torch.decoding.named_modules import NamedModule
 from tensor_ops_torch.decoding.structure import (
     ExpectedModule,
     code_outside_class,
@@ -32,25 +32,17 @@ __all__ = ["ModelState"]
 
 
 class ModelState:
-    """What modules, weights and settings a model had, without holding any of its tensors.
+    """The modules, weights and settings that a model had, without holding any of its tensors.
 
-    Parameters
-    ----------
-    model : Module
-        As the caller holds it.
-    own : PreTrainedModel
-        The model of transformers in that.
-    parts : list of Part
-        Its modules.
-    expected : mapping of str to ExpectedModule
-        What they are, by their names.
+    `model` is as the caller holds it, `own` the model of transformers in that, whose modules are
+    `modules`; `expected` says what they are, by their names.
     """
 
     def __init__(
         self,
         model: torch.nn.Module,
         own: Any,
-        parts: list[Part],
+        modules: list[NamedModule],
         expected: Mapping[str, ExpectedModule],
     ) -> None:
         self._own = weakref.ref(own)
@@ -62,18 +54,20 @@ class ModelState:
             if child is not None
         ]
         self._modules = [(name, weakref.ref(module)) for name, module in own.named_modules()]
-        self._parts = [(part.name, weakref.ref(part.module), expected[part.name]) for part in parts]
+        self._named = [
+            (named.name, weakref.ref(named.module), expected[named.name]) for named in modules
+        ]
         self._adapters = [
             (
-                part.name,
-                weakref.ref(part.layer),
-                part.adapters,
-                copy.deepcopy(_adapters_of(part.layer, part.adapters)),
+                named.name,
+                weakref.ref(named.layer),
+                named.adapters,
+                copy.deepcopy(_adapters_of(named.layer, named.adapters)),
             )
-            for part in parts
-            if part.layer is not None
+            for named in modules
+            if named.layer is not None
         ]
-        self._tensors = list(_tensors(parts, expected))
+        self._tensors = list(_tensors(modules, expected))
         self._samples = TensorSamples([each.found() for each in self._tensors])
 
     def check(self) -> None:
@@ -122,7 +116,7 @@ class ModelState:
     def _changed_setting(self, own: Any) -> str | None:
         if (problem := other_value(own.config, self._configured)) is not None:
             return f"of its configuration {problem} as before"
-        for name, module, expected in self._parts:
+        for name, module, expected in self._named:
             if (problem := difference(name, module(), expected, own.config)) is not None:
                 return problem
         return None
@@ -170,22 +164,24 @@ class _TemporarilyParametrized(_WatchedTensor):
         return problem
 
 
-def _tensors(parts: list[Part], expected: Mapping[str, ExpectedModule]) -> Iterator[_WatchedTensor]:
-    """Give what parts compute with: their parameters and buffers, and those of adapters."""
-    for part in parts:
-        parametrized = getattr(part.layer, "parameter_name", None) if part.adapters else None
-        for key in _of(part.module, "_parameters"):
+def _tensors(
+    modules: list[NamedModule], expected: Mapping[str, ExpectedModule]
+) -> Iterator[_WatchedTensor]:
+    """Yield what modules compute with: their parameters and buffers, and those of adapters."""
+    for named in modules:
+        parametrized = getattr(named.layer, "parameter_name", None) if named.adapters else None
+        for key in _of(named.module, "_parameters"):
             kind = _TemporarilyParametrized if key == parametrized else _WatchedTensor
-            yield kind(f"{part.name}.{key}", part.module, "_parameters", key)
-        for key in _of(part.module, "_buffers"):
-            if key in expected[part.name].buffers and not is_rewritten(part.module, key):
-                yield _WatchedTensor(f"{part.name}.{key}", part.module, "_buffers", key)
-        for prefix, module in part.layer.named_modules() if part.adapters else ():
-            if module is part.module:
+            yield kind(f"{named.name}.{key}", named.module, "_parameters", key)
+        for key in _of(named.module, "_buffers"):
+            if key in expected[named.name].buffers and not is_rewritten(named.module, key):
+                yield _WatchedTensor(f"{named.name}.{key}", named.module, "_buffers", key)
+        for prefix, module in named.layer.named_modules() if named.adapters else ():
+            if module is named.module:
                 continue
             for table in ("_parameters", "_buffers"):
                 for key in _of(module, table):
-                    yield _WatchedTensor(f"{part.name}.{prefix}.{key}", module, table, key)
+                    yield _WatchedTensor(f"{named.name}.{prefix}.{key}", module, table, key)
 
 
 def _of(module: torch.nn.Module, table: str) -> list[str]:

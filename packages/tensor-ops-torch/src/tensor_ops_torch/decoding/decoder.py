@@ -15,7 +15,7 @@ from tensor_ops_torch.decoding.changes import ModelState
 from tensor_ops_torch.decoding.errors import UnsupportedModelError
 from tensor_ops_torch.decoding.explanation import DecoderExplanation
 from tensor_ops_torch.decoding.memory_model import array_weights, check_devices, check_values
-from tensor_ops_torch.decoding.parts import Part, parts_of, weights_of
+from tensor_ops_torch.decoding.named_modules import NamedModule, named_modules_of, weights_of
 from tensor_ops_torch.decoding.structure import (
     ExpectedModule,
     check_structure,
@@ -142,15 +142,15 @@ def decoder(
         "use_cutlass_kernel": use_cutlass_kernel,
     }
     try:
-        own, parts, expected, kernel = _open(decode, model, options, merge=merge, release=release)
+        own, modules, expected, kernel = _open(decode, model, options, merge=merge, release=release)
     except (UnsupportedModelError, decode.NoExecutorError) as error:
         if not fallback:
             raise
         message = f"the engine cannot run the model, whose own generate() runs instead: {error}"
         warn_caller(message, BackendFallbackWarning)
         return Decoder(model, own_model(model, of_weights=False), fallback=True, reason=str(error))
-    state = None if release else ModelState(model, own, parts, expected)
-    merged = tuple(sorted({adapter for part in parts for adapter in part.adapters}))
+    state = None if release else ModelState(model, own, modules, expected)
+    merged = tuple(sorted({adapter for named in modules for adapter in named.adapters}))
     made = Decoder(model, own, kernel, state, merged=merged, fallback=fallback)
     try:
         kernel.compile(progress)
@@ -162,16 +162,16 @@ def decoder(
 
 def _open(
     decode: Any, model: Any, options: dict[str, Any], *, merge: bool, release: bool
-) -> tuple[Any, list[Part], dict[str, ExpectedModule], PersistentKernel]:
-    """Return the model of transformers in what a caller holds, its parts, and a kernel for it.
+) -> tuple[Any, list[NamedModule], dict[str, ExpectedModule], PersistentKernel]:
+    """Return a caller's model of transformers, its modules, what they should be, and a kernel.
 
-    Between these two is what the parts are expected to be. Nothing is packed yet.
+    Nothing is packed yet.
     """
     own = own_model(model)
-    parts = parts_of(own, merge=merge)
+    modules = named_modules_of(own, merge=merge)
     try:
-        expected = check_structure(own, parts)
-        weights = weights_of(parts)
+        expected = check_structure(own, modules)
+        weights = weights_of(modules)
         check_values(weights)
         stored = array_weights(own, weights, release=release)
     except (UnsupportedModelError, decode.FileFormatError) as error:
@@ -191,7 +191,7 @@ def _open(
     except UnsupportedModelError:
         kernel.close()
         raise
-    return own, parts, expected, kernel
+    return own, modules, expected, kernel
 
 
 def _engine() -> Any:
@@ -273,14 +273,17 @@ class Decoder:
         Parameters
         ----------
         inputs : tensor or lists of int, optional
-            The prompts, a row each; also as ``input_ids=``.
+            The prompts, a row each; also as ``input_ids=``. Lists of different lengths are padded
+            at the left; a tensor with padding comes with its ``attention_mask``. Without any, an
+            answer begins with the token that begins a text.
         *args, **kwargs
             As ``generate`` of transformers takes them; the guide says what is refused.
 
         Returns
         -------
         tensor of int64, shape (rows, length)
-            Prompts and answers; or with ``return_dict_in_generate`` what transformers returns.
+            Prompts and answers, padded at the right; or with ``return_dict_in_generate`` what
+            transformers returns.
 
         Raises
         ------
@@ -291,6 +294,8 @@ class Decoder:
             warning, and the model's own ``generate`` runs.
         TypeError, ValueError
             If these are no prompts of the model, or the kernel has no room for answers so long.
+        LogitsError
+            If the logits of a row are NaN, or all minus infinity.
         """
         from tensor_ops_torch.decoding.generation import generate
 

@@ -1,4 +1,4 @@
-"""What a decoder raises for its own reasons."""
+"""Errors of decoders."""
 
 from tensor_ops import TensorOpsError
 

@@ -1,4 +1,4 @@
-"""What runs a model, and why, as text and as plain values."""
+"""The explanation of what runs a model, and why, as text and as plain values."""
 
 from __future__ import annotations
 

@@ -41,24 +41,7 @@ __all__ = ["GeneratingModel", "decode", "generate"]
 
 
 class GeneratingModel(Protocol):
-    """What `generate` needs: a kernel, and what it was made from.
-
-    Attributes
-    ----------
-    kernel : PersistentKernel or None
-        Compiled; without one, the model's own ``generate`` does everything.
-    model : PreTrainedModel or None
-        As the caller holds it, if anything does.
-    config : PretrainedConfig
-    generation_config : GenerationConfig
-        What a call goes by where it says nothing.
-    device : torch.device
-        Where tensors go that are made of lists.
-    fallback : bool
-        Whether the model's own ``generate`` does what is refused here, with a warning.
-    lock : threading.RLock
-        Held by the thread that generates.
-    """
+    """The attributes of a `Decoder` that `generate` needs."""
 
     config: PretrainedConfig
     generation_config: GenerationConfig
@@ -93,48 +76,9 @@ def generate(
     tokenizer: Any = None,
     **kwargs: Any,
 ) -> Output:
-    """Continue prompts, as ``generate`` of transformers does.
+    """Continue prompts, as `Decoder.generate` says.
 
-    Parameters
-    ----------
-    inputs : tensor or lists of int, optional
-        The prompts, a row each; also as ``input_ids=``. Lists of different lengths are padded at
-        the left; a tensor with padding comes with its ``attention_mask``. Without any, an answer
-        begins with the token that begins a text.
-    generation_config : GenerationConfig, optional
-        `generation_settings.SETTINGS` says what becomes of each of its fields.
-    logits_processor, stopping_criteria, prefix_allowed_tokens_fn : optional
-        In Python, to which each step returns then.
-    streamer : BaseStreamer, optional
-        It gets the prompt, then each token once.
-    negative_prompt_ids, negative_prompt_attention_mask : tensor, optional
-        For ``guidance_scale``.
-    synced_gpus, assistant_model, custom_generate : optional
-        Refused.
-    tokenizer : optional
-        For ``stop_strings``.
-    **kwargs
-        Fields of ``GenerationConfig``, and ``attention_mask``.
-
-    Returns
-    -------
-    tensor of int64, shape (rows, length)
-        Prompts and answers, padded at the right; or with ``return_dict_in_generate`` a
-        ``GenerateDecoderOnlyOutput``.
-
-    Raises
-    ------
-    RefusedSettingError
-        If a setting asks for what the kernel does not do.
-    TypeError, ValueError
-        If these are no prompts of the model, or the kernel has no room for answers so long.
-    LogitsError
-        If the logits of a row are NaN, or all minus infinity.
-
-    Warns
-    -----
-    BackendFallbackWarning
-        If the model's own ``generate`` runs, for a decoder that was made with ``fallback=True``.
+    `generation_settings.SETTINGS` and `ARGUMENTS` say what becomes of each setting.
     """
     decoder.check_unchanged()
     asked = asked_settings(
@@ -223,12 +167,7 @@ def decode(
     such a loop: a streamer gets the prompt alone, and ``stop_strings`` raise. A streamer gets the
     tokens with ``custom_generate=functools.partial(decoder, streamer=streamer)``.
 
-    Raises
-    ------
-    ValueError
-        If the model is another one than the decoder's.
-    RefusedSettingError, TypeError, LogitsError
-        As of `generate`.
+    Raises ValueError if the model is another one than the decoder's, and what `generate` raises.
     """
     decoder.check_unchanged()
     if decoder.kernel is None:

@@ -1,4 +1,4 @@
-"""What `generate` does with each setting of transformers: the same as transformers, or it refuses.
+"""The settings of transformers: `generate` does with each the same as transformers, or refuses it.
 
 One table has the fields of transformers' ``GenerationConfig``, another the arguments of its
 ``generate``. A field that a later transformers adds is refused until it has its row here.
@@ -26,7 +26,7 @@ __all__ = [
     "refusal",
 ]
 
-#: What a setting can be, and what that means.
+#: The outcomes of settings, and what they mean.
 HOW = {
     "kernel": "it is honoured within the step",
     "stops": "it is honoured, and Python looks at the tokens after each step",
@@ -86,7 +86,7 @@ _SEARCH = "the kernel writes one continuation of each prompt; leave it out, or u
 _CONSTRAINED = "constrained search needs beams; leave it out, or use model.generate"
 
 SETTINGS: Mapping[str, GenerationSetting] = {
-    # How long an answer is.
+    # The length of an answer.
     "max_length": GenerationSetting("kernel", "padding counts, as in transformers"),
     "max_new_tokens": GenerationSetting("kernel"),
     "min_length": GenerationSetting("python"),
@@ -94,7 +94,7 @@ SETTINGS: Mapping[str, GenerationSetting] = {
     "early_stopping": GenerationSetting("no effect", _BEAMS),
     "max_time": GenerationSetting("stops"),
     "stop_strings": GenerationSetting("stops", "with tokenizer="),
-    # Which search.
+    # The search.
     "do_sample": GenerationSetting(
         "kernel", "torch's generator decides, in the kernel by a seed for a row"
     ),
@@ -110,7 +110,7 @@ SETTINGS: Mapping[str, GenerationSetting] = {
     ),
     "cache_config": GenerationSetting("no effect", "only the quantized cache reads it"),
     "max_cache_len": GenerationSetting("no effect", _OWN_CACHE),
-    # What tokens are drawn from.
+    # The tokens that are drawn from.
     "temperature": GenerationSetting("kernel", "above 1e6 in Python"),
     "top_k": GenerationSetting(
         "kernel", "of equal logits at the border the kernel keeps the lowest tokens"
@@ -143,7 +143,7 @@ SETTINGS: Mapping[str, GenerationSetting] = {
         "python", "the model itself, which must be there, reads the prompt without condition"
     ),
     "watermarking_config": GenerationSetting("python"),
-    # What is returned.
+    # The result.
     "num_return_sequences": GenerationSetting("kernel", "they share the pages of their prompt"),
     "output_attentions": GenerationSetting("refused", _INSIDE, bool),
     "output_hidden_states": GenerationSetting("refused", _INSIDE, bool),
@@ -189,7 +189,7 @@ SETTINGS: Mapping[str, GenerationSetting] = {
     "num_beam_groups": GenerationSetting("refused", _SEARCH, _above_one),
     "constraints": GenerationSetting("refused", _CONSTRAINED, _always),
     "force_words_ids": GenerationSetting("refused", _CONSTRAINED, _always),
-    # Where the settings come from.
+    # The source of the settings.
     "_from_model_config": GenerationSetting("no effect", "it says where the settings were read"),
     "transformers_version": GenerationSetting("no effect", "it says who wrote them"),
 }
@@ -267,12 +267,8 @@ def asked_settings(
 def refusal(asked: Mapping[str, Any], *, has_model: bool = True) -> RefusedSettingError | None:
     """Return the error of the first setting that is refused, None if there is none.
 
-    Parameters
-    ----------
-    asked : mapping
-        As `asked_settings` returns it.
-    has_model : bool, optional
-        Whether the model that a decoder was made of is still there.
+    `asked` is what `asked_settings` returns; `has_model` says whether the model that a decoder was
+    made of is still there.
 
     Examples
     --------

@@ -13,7 +13,7 @@ import numpy as np
 
 from tensor_ops_decode import LogitsError, PersistentKernel
 
-__all__ = ["ChosenRows", "GivenRows"]
+__all__ = ["KernelSampledRows", "CallerSampledRows"]
 
 
 class Rows:
@@ -54,22 +54,15 @@ class Rows:
                 raise error
 
 
-class ChosenRows(Rows):
-    """Rows whose tokens the kernel chooses. What it has no room for waits until others end.
+class KernelSampledRows(Rows):
+    """Rows whose tokens the kernel samples. Those that it has no room for wait until others end.
 
-    Parameters
-    ----------
-    kernel : PersistentKernel
-    prompts : sequence of list of int
-    settings : sequence of mapping
-        Of each row, what `PersistentKernel.add_request` takes beside the prompt.
-    in_step : bool
-        Whether Python looks at the tokens of all rows after each step, so that none may wait.
+    `settings` has for each row what `PersistentKernel.add_request` takes beside the prompt. Where
+    rows go on `in_step`, Python looks at the tokens of all of them after each step, so that none
+    may wait.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If a row can be no request; or there is no room for all of them where they go on in step.
+    Raises TypeError or ValueError if a row can be no request, or there is no room for all rows that
+    go on in step.
     """
 
     def __init__(
@@ -89,15 +82,9 @@ class ChosenRows(Rows):
             kernel.check_request(prompt, **how)
 
     def columns(self, most_steps: int, max_seconds: float, pad_token: int) -> Iterator[list[int]]:
-        """Give the next token of each row, until all have ended; of one that has, the padding.
+        """Yield the next token of each row, until all have ended; of one that has, the padding.
 
-        Parameters
-        ----------
-        most_steps : int
-            So many steps may run before their tokens are looked at.
-        max_seconds : float
-            For how long they may.
-        pad_token : int
+        Up to `most_steps` steps, and steps of `max_seconds`, may run before tokens are looked at.
         """
         length = 0
         while True:
@@ -134,19 +121,11 @@ class ChosenRows(Rows):
                 self.end(row)
 
 
-class GivenRows(Rows):
-    """Rows whose tokens the caller chooses, all in step.
+class CallerSampledRows(Rows):
+    """Rows whose tokens the caller samples, all in step.
 
-    Parameters
-    ----------
-    kernel : PersistentKernel
-    prompts : sequence of list of int
-    max_new_tokens : int
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a row can be no request, or the kernel has no room for all of them at once.
+    Raises TypeError or ValueError if a row can be no request, or the kernel has no room for all of
+    them at once.
     """
 
     def __init__(
@@ -164,7 +143,7 @@ class GivenRows(Rows):
         self._prompts = prompts
         self._logits: np.ndarray[Any, np.dtype[np.float32]] | None = None
 
-    def __enter__(self) -> GivenRows:
+    def __enter__(self) -> CallerSampledRows:
         try:
             for row, prompt in enumerate(self._prompts):
                 if not self.kernel.has_room(len(prompt) + self._how["max_new_tokens"] - 1):

@@ -1,4 +1,4 @@
-"""Which of transformers' logits processors the kernel has within its step."""
+"""The logits processors of transformers that the kernel has within its step."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -26,13 +26,8 @@ def sampling_settings(
 ) -> dict[str, float] | None:
     """Return the settings of a request that do what processors do, None if there are none.
 
-    Parameters
-    ----------
-    processors : sequence of LogitsProcessor
-        As transformers has made them for a call, with the caller's own.
-    do_sample : bool
-    starts : sequence of int
-        Where each row of the batch begins behind its padding.
+    `processors` are those that transformers has made for a call, with the caller's own; `starts`
+    says where each row of the batch begins behind its padding.
 
     Examples
     --------
@@ -58,7 +53,7 @@ def sampling_settings(
 
 
 def _penalty(processor: Any, starts: Sequence[int]) -> dict[str, float] | None:
-    # What transformers ignores must be the padding, which the kernel never sees.
+    # transformers must ignore just the padding, which the kernel never sees.
     ignored = processor.prompt_ignore_length
     if isinstance(ignored, torch.Tensor):
         ignored = ignored.tolist()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tensor_ops_torch.decoding.errors import UnsupportedModelError
-from tensor_ops_torch.decoding.parts import Part, Weight
+from tensor_ops_torch.decoding.named_modules import NamedModule, Weight
 from tensor_ops_torch.pytorch import torch
 
 if TYPE_CHECKING:
@@ -22,17 +22,8 @@ _HEAD, _EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 def array_weights(model: Any, weights: Mapping[str, Weight], *, release: bool) -> ArrayWeights:
     """Return a model for a kernel.
 
-    Parameters
-    ----------
-    model : PreTrainedModel
-    weights : mapping of str to Weight
-    release : bool
-        Whether each weight is taken from the model once an array was made of it.
-
-    Raises
-    ------
-    FileFormatError
-        If a tensor is of a dtype that kernels do not run.
+    With `release` each weight is taken from the model once an array was made of it. Raises
+    FileFormatError if a tensor is of a dtype that kernels do not run.
     """
     from tensor_ops_decode import ArrayWeights, DeferredArray
 
@@ -78,14 +69,7 @@ def check_values(weights: Mapping[str, Weight]) -> None:
 
 
 def check_devices(weights: Mapping[str, Weight], backend: str) -> None:
-    """Raise an UnsupportedModelError unless a backend computes where the weights are.
-
-    Parameters
-    ----------
-    weights : mapping of str to Weight
-    backend : str
-        The one that would run the kernel.
-    """
+    """Raise an UnsupportedModelError unless the kernel's backend computes where the weights are."""
     own = "cuda" if backend.partition(":")[0] == "cuda" else "cpu"
     for name, weight in weights.items():
         device = weight.parameter.device
@@ -99,9 +83,9 @@ def check_devices(weights: Mapping[str, Weight], backend: str) -> None:
 
 def _maker_of(weight: Weight) -> Callable[[], torch.Tensor]:
     """Return what makes the array of a weight, without keeping its model in memory."""
-    part = weight.part
-    held = [None if each is None else weakref.ref(each) for each in (part.module, part.layer)]
-    name, adapters, attribute, full_name = part.name, part.adapters, weight.attribute, weight.name
+    owner = weight.owner
+    held = [None if each is None else weakref.ref(each) for each in (owner.module, owner.layer)]
+    name, adapters, attribute, full_name = owner.name, owner.adapters, weight.attribute, weight.name
 
     def make() -> torch.Tensor:
         module, layer = (each and each() for each in held)
@@ -109,7 +93,7 @@ def _maker_of(weight: Weight) -> Callable[[], torch.Tensor]:
             raise RuntimeError(
                 f"{full_name} is gone with its model: pack or export it while the model is there"
             )
-        return Weight(Part(name, module, layer, adapters), attribute).array()
+        return Weight(NamedModule(name, module, layer, adapters), attribute).array()
 
     return make
 
@@ -119,7 +103,7 @@ def _is_tied(weights: Mapping[str, Weight]) -> bool:
     if _HEAD not in weights or _EMBEDDING not in weights:
         return False
     head, embedding = weights[_HEAD], weights[_EMBEDDING]
-    is_merged = head.part.adapters or embedding.part.adapters
+    is_merged = head.owner.adapters or embedding.owner.adapters
     return head.parameter is embedding.parameter and not is_merged
 
 

@@ -1,4 +1,4 @@
-"""What prepares a call of `generate` as a model of transformers does, without its weights."""
+"""An object that prepares a call of `generate` as a model does, without the model's weights."""
 
 from __future__ import annotations
 
@@ -24,17 +24,9 @@ def preparing_model(
 ) -> PreTrainedModel:
     """Return an object that has the methods of a model's class, and none of its modules.
 
-    transformers' ``generate`` merges settings, checks arguments and makes processors by them.
-
-    Parameters
-    ----------
-    config : PretrainedConfig
-    generation_config : GenerationConfig
-        The defaults of a call.
-    device : torch.device
-        Where a prompt is made if a call has none.
-    model : PreTrainedModel or None
-        What runs where a processor calls the model, as that of ``guidance_scale`` does.
+    transformers' ``generate`` merges settings, checks arguments and makes processors by them. It
+    makes a prompt on `device` where a call has none. `model` runs where a processor calls it, as
+    that of ``guidance_scale`` does.
 
     Examples
     --------

@@ -15,29 +15,13 @@ def as_batch(
     device: torch.device | str,
     padding: int | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Return prompts as a tensor with a row for each, and the mask of its padding.
+    """Return prompts as a tensor of int64 with a row for each, and the mask of its padding or None.
 
-    Parameters
-    ----------
-    inputs : tensor, array, list of int, or list of lists of int
-        Lists of different lengths are padded at the left.
-    attention_mask : tensor, array, list or None
-        As `inputs`; without it, lists have that of their padding.
-    pad_token : int
-    device : torch.device or str
-        Where tensors that are made of lists go.
-    padding : int, optional
-        A token of lists that is padding where there is no mask, as `padding_of_prompts` returns it.
+    Lists of different lengths are padded at the left with `pad_token`, and go to `device`. Without
+    an `attention_mask`, a token of lists that is `padding` counts as such, as `padding_of_prompts`
+    returns it.
 
-    Returns
-    -------
-    tensor of int64, shape (rows, length)
-    tensor of int64 or None
-
-    Raises
-    ------
-    TypeError, ValueError
-        If these are no tokens, or the mask is not one of them.
+    Raises TypeError or ValueError if these are no tokens, or the mask is not one of them.
 
     Examples
     --------
@@ -99,10 +83,7 @@ def padding_of_prompts(settings: Mapping[str, Any]) -> int | None:
 def row_starts(tokens: torch.Tensor, mask: torch.Tensor | None) -> list[int]:
     """Return where each row of a batch begins behind its padding.
 
-    Raises
-    ------
-    ValueError
-        If the padding of a row is not at its left, or a row has nothing else.
+    Raises ValueError if the padding of a row is not at its left, or a row has nothing else.
     """
     if mask is None:
         return [0] * len(tokens)

@@ -1,4 +1,4 @@
-"""Whether a model computes what its class and its configuration say, and nothing else.
+"""Checks of whether a model computes what its class and its configuration say, and nothing else.
 
 The engine knows the families of models, not the code of a model. So the modules of a model are
 compared with those that its class makes of its configuration, without memory for weights.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tensor_ops_torch.decoding.errors import UnsupportedModelError
-from tensor_ops_torch.decoding.parts import Part
+from tensor_ops_torch.decoding.named_modules import NamedModule
 from tensor_ops_torch.modules.classes import base_of, has_other_forward
 from tensor_ops_torch.pytorch import torch
 
@@ -31,7 +31,7 @@ __all__ = [
     "quantization_of",
 ]
 
-# What modules hold beside what a step computes with.
+# Modules hold these beside what a step computes with.
 _NOT_COMPARED = (
     "all_tied_weights_keys",
     "gradient_checkpointing",
@@ -48,40 +48,20 @@ _NOT_RUN = "which a kernel would not run"
 
 @dataclass(frozen=True)
 class ExpectedModule:
-    """What the class of a model makes of its configuration, of one module.
-
-    Attributes
-    ----------
-    kind : type
-    forward : callable
-        That of the class.
-    parameters, buffers : tuple of str
-    settings : mapping of str to plain values
-    """
+    """A module as the class of a model makes it of its configuration."""
 
     kind: type[torch.nn.Module]
-    forward: Callable[..., Any]
+    forward: Callable[..., Any]  # that of the class
     parameters: tuple[str, ...]
     buffers: tuple[str, ...]
     settings: Mapping[str, Any]
 
 
 def own_model(model: object, *, of_weights: bool = True) -> Any:
-    """Return the model of transformers in what the caller holds.
+    """Return the model of transformers in what the caller holds, as torch.compile or peft made it.
 
-    Parameters
-    ----------
-    model : object
-        The model, or what `torch.compile` or peft has made around it.
-    of_weights : bool, optional
-        Whether its weights have to be all that there is of it.
-
-    Raises
-    ------
-    TypeError
-        If it is none.
-    UnsupportedModelError
-        If peft puts something before its prompts.
+    Raises TypeError if it is none, and UnsupportedModelError if peft puts something before its
+    prompts where its weights have to be all that there is of it (`of_weights`).
     """
     found: Any = getattr(model, "_orig_mod", model)  # of torch.compile
     peft: Any = sys.modules.get("peft")
@@ -115,21 +95,12 @@ def quantization_of(model: Any) -> str | None:
     return None if settings is None else str(getattr(method, "value", method))
 
 
-def check_structure(model: Any, parts: list[Part]) -> dict[str, ExpectedModule]:
-    """Raise an UnsupportedModelError unless a model is as its class makes it.
+def check_structure(model: Any, modules: list[NamedModule]) -> dict[str, ExpectedModule]:
+    """Raise an UnsupportedModelError unless a model, of these modules, is as its class makes it.
 
-    Parameters
-    ----------
-    model : PreTrainedModel
-    parts : list of Part
-        Its modules.
-
-    Returns
-    -------
-    dict of str to ExpectedModule
-        By the names of the parts, for `difference`.
+    Returns the modules that `difference` expects, by their names.
     """
-    found = {part.name: part.module for part in parts}
+    found = {named.name: named.module for named in modules}
     made = _empty_copy(model)
     expected = {}
     for name, module in made.named_modules():
@@ -156,14 +127,7 @@ def difference(
 ) -> str | None:
     """Return in what a module is another one than its class makes, None if in nothing.
 
-    Parameters
-    ----------
-    name : str
-        Empty for the model itself.
-    module : Module
-    expected : ExpectedModule
-    config : PretrainedConfig
-        That of the model.
+    `name` is empty for the model itself, whose configuration is `config`.
     """
     name = name or "the model"
     kind = base_of(module) or type(module)  # swap_modules computes the same
@@ -193,11 +157,7 @@ def difference(
 def code_outside_class(model: Any, modules: Mapping[str, torch.nn.Module]) -> str | None:
     """Return what a call of a model would run beside the code of its classes, None if nothing.
 
-    Parameters
-    ----------
-    model : PreTrainedModel
-    modules : mapping of str to Module
-        Its modules, and those of adapters in them.
+    `modules` are its modules, and those of adapters in them.
     """
     from torch.nn.modules import module as of_all_modules
     from transformers import GenerationMixin
@@ -208,7 +168,7 @@ def code_outside_class(model: Any, modules: Mapping[str, torch.nn.Module]) -> st
     )
     if hooks:
         return f"all modules have a forward hook, {_named(hooks[0])}, {_NOT_RUN}"
-    # What `generate` is set to decides on no step, and may be a decoder's.
+    # Another `generate` decides on no step, and may be a decoder's.
     for name in vars(model).keys() & vars(GenerationMixin).keys() - {"generate"}:
         method = vars(model)[name]
         is_own = getattr(method, "__func__", None) is getattr(type(model), name)

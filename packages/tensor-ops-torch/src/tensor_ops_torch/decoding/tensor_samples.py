@@ -18,11 +18,7 @@ _TENSORS_AT_ONCE = 256
 class TensorSamples:
     """Elements of tensors, in each tensor equally far apart; of a small tensor all.
 
-    In memory, or along each dimension of a tensor that is not contiguous.
-
-    Parameters
-    ----------
-    tensors : sequence of tensor
+    They are so in memory, or along each dimension of a tensor that is not contiguous.
 
     Examples
     --------

@@ -19,7 +19,7 @@ from transformers import (
 from transformers.generation import BaseStreamer, GenerateDecoderOnlyOutput
 
 from tensor_ops_torch.decoding.generation_settings import RefusedSettingError
-from tensor_ops_torch.decoding.kernel_rows import ChosenRows, GivenRows
+from tensor_ops_torch.decoding.kernel_rows import CallerSampledRows, KernelSampledRows
 from tensor_ops_torch.decoding.kernel_sampling import sampling_settings
 from tensor_ops_torch.decoding.prompts import pad_token_of, row_starts, tokens_of_rows
 
@@ -68,7 +68,7 @@ def continue_prompts(
     settings = sampling_settings(logits_processor, bool(config.do_sample), starts)
     if keeps_scores or settings is None:
         return _chosen_in_python(
-            GivenRows(kernel, prompts, most),
+            CallerSampledRows(kernel, prompts, most),
             input_ids,
             logits_processor,
             stopping_criteria,
@@ -108,7 +108,7 @@ def _chosen_by_kernel(
     tokens = input_ids
     in_step = bool(criteria) or streamer is not None
     # closing() ends the rows even where Ctrl-C comes just as their own __exit__ begins.
-    with closing(ChosenRows(kernel, prompts, rows, in_step=in_step)) as chosen, chosen:
+    with closing(KernelSampledRows(kernel, prompts, rows, in_step=in_step)) as chosen, chosen:
         for column in chosen.columns(most_steps, seconds, pad_token):
             columns.append(column)
             if streamer is not None:
@@ -128,7 +128,7 @@ def _chosen_by_kernel(
 
 
 def _chosen_in_python(
-    rows: GivenRows,
+    rows: CallerSampledRows,
     input_ids: torch.Tensor,
     logits_processor: Any,
     stopping_criteria: Any,

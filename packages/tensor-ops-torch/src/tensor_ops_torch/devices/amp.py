@@ -1,4 +1,4 @@
-"""Whether and how training uses automatic mixed precision on a device.
+"""The use of automatic mixed precision on a device.
 
 >>> import tensor_ops_torch
 >>> tensor_ops_torch.resolve_amp_config("cpu")

@@ -26,7 +26,7 @@ __all__ = [
 #: What a device may be asked for by, and the type of PyTorch's device that it means.
 DEVICE_BACKENDS = {"auto": None, "cpu": "cpu", "cuda": "cuda", "rocm": "cuda", "mps": "mps"}
 _ORDER = ("cuda", "mps", "cpu")
-# What hardware is called elsewhere. Of some, nothing here serves it, though a name is near.
+# Names that hardware has elsewhere. Nothing here serves some of it, though a name is near.
 _MEANT: dict[str, tuple[str, ...]] = {
     "amd": ("rocm",),
     "apple": ("mps",),

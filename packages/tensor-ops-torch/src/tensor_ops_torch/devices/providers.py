@@ -140,7 +140,7 @@ def onnxruntime() -> ModuleType:
             "onnxruntime",
         ) from error
     if not hasattr(onnxruntime, "InferenceSession"):
-        # What stays behind where one of two distributions of the module was uninstalled.
+        # It stays behind where one of two distributions of the module was uninstalled.
         raise BackendError(
             f"onnxruntime at {list(getattr(onnxruntime, '__path__', []))} is an empty folder; "
             "install it anew: pip install --force-reinstall onnxruntime"

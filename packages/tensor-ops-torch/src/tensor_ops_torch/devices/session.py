@@ -204,8 +204,7 @@ def create_session(
     sess_options.add_session_config_entry(_RECORD, "1")
     decision = _decision(backend)
     available = available_providers()
-    # What ONNX Runtime could not bring up, and why.
-    failed: dict[str, str] = {}
+    failed: dict[str, str] = {}  # the providers that could not be brought up, and why
     cause: Exception | None = None
     while True:
         explanation = _explain(decision, available, failed)
@@ -250,7 +249,7 @@ def _explain(
     decision: Decision, available: list[str], failed: Mapping[str, str]
 ) -> SessionExplanation:
     working = [each for each in available if each not in failed]
-    # Where nobody has set a priority, those that ONNX Runtime has.
+    # The backends are those that ONNX Runtime has where nobody has set a priority.
     is_unset = decision.mode in AUTOMATIC and decision.priority == DEFAULT_PRIORITY
     choice = choose_provider(ORDER if is_unset else decision.candidates, working)
     steps = []

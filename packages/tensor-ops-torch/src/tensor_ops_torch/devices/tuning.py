@@ -22,7 +22,7 @@ __all__ = ["Change", "Tuning", "configure_torch_backend"]
 
 # Reading a setting through PyTorch's older interface raises where it was made through the newer.
 MIXED = "mixed"
-# Where a matrix product is in TF32 on ROCm only if this is 1.
+# A matrix product is in TF32 on ROCm only if this is 1.
 _ROCM_TF32 = "HIPBLASLT_ALLOW_TF32"
 
 
@@ -251,7 +251,6 @@ def _mps_rows(device: torch.device) -> list[tuple[str, str]]:
 
 
 def _cpu_rows(device: torch.device) -> list[tuple[str, str]]:
-    # What `tensor-ops doctor` shows of the machine.
     facts = machine.facts()
     level = torch.backends.cpu.get_cpu_capability()
     total = machine.total_memory()

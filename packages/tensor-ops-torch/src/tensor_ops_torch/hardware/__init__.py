@@ -1,1 +1,1 @@
-"""What the machine has (`detector`), and the settings that say how it is used (`config`)."""
+"""The hardware of the machine (`detector`), and the settings for its use (`config`)."""

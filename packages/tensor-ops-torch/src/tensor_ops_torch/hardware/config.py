@@ -1,9 +1,9 @@
-"""What is wanted of the hardware: settings of the backends, checked whenever they are assigned.
+"""Settings of the backends for their hardware, checked whenever they are assigned.
 
 A setting at its default leaves PyTorch as it is. Any other has an effect, which its description
-names, or the backend that cannot give it warns or raises; what the user has set is never changed.
-What no machine could do, whatever the other settings are, is refused here; what depends on the
-device is checked by the backend, and ahead of it by
+names, or the backend that cannot give it warns or raises; no setting of the user is ever changed.
+Settings that no machine could follow are refused here; those that depend on the device are checked
+by the backend, and ahead of it by
 `tensor_ops_torch.validation.unified_validator.UnifiedValidator`.
 """
 
@@ -15,7 +15,7 @@ import enum
 from dataclasses import dataclass
 
 from tensor_ops_torch.hardware.settings import (
-    Settings,
+    Config,
     choice,
     flag,
     integer,
@@ -81,7 +81,7 @@ class TPUCompilationMode(enum.StrEnum):
 
 
 @dataclass
-class NVIDIAConfig(Settings):
+class NVIDIAConfig(Config):
     """Settings of `tensor_ops_torch.backends.nvidia.NVIDIABackend`.
 
     Parameters
@@ -147,7 +147,7 @@ class NVIDIAConfig(Settings):
 
 
 @dataclass
-class TPUConfig(Settings):
+class TPUConfig(Config):
     """Settings of `tensor_ops_torch.backends.tpu.TPUBackend`.
 
     Parameters
@@ -223,7 +223,7 @@ class TPUConfig(Settings):
 
 
 @dataclass
-class HardwareConfig(Settings):
+class HardwareConfig(Config):
     """The settings of each kind of hardware.
 
     Parameters
@@ -237,7 +237,7 @@ class HardwareConfig(Settings):
 
 
 @dataclass
-class KernelPyTorchConfig(Settings):
+class KernelPyTorchConfig(Config):
     """Everything that a backend can be told.
 
     Parameters

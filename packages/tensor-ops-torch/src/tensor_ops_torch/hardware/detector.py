@@ -1,4 +1,4 @@
-"""Which hardware there is, read from the hardware, and which of it is the best.
+"""The hardware that there is, read from the hardware, and the best of it.
 
 The order is that of the guide:
 
@@ -25,7 +25,7 @@ from tensor_ops import BackendError, ConfigError
 from tensor_ops.extension import did_you_mean, machine
 from tensor_ops_torch.hardware import xla
 from tensor_ops_torch.hardware.config import NVIDIAArchitecture, TPUVersion
-from tensor_ops_torch.hardware.cpu import allowed_memory, cpu_facts
+from tensor_ops_torch.hardware.cpu import allowed_memory, name_and_level
 from tensor_ops_torch.hardware.profile import (
     GB,
     HardwareProfile,
@@ -47,13 +47,13 @@ __all__ = [
 
 PCI = Path("/sys/bus/pci/devices")
 _GOOGLE = "0x1ae0"
-# Those that torch_xla looks for.
+# The chips that torch_xla looks for.
 _TPU_CHIPS = {"0x0027", "0x005e", "0x0063", "0x006f", "0x0056", "0x0062", "0x0076"}
 _NEW_TPUS = {TPUVersion.V5P, TPUVersion.V6E, TPUVersion.V7}
 _OLD_TPUS = {TPUVersion.V2, TPUVersion.V3}
 _BEST_NVIDIA = {NVIDIAArchitecture.HOPPER, NVIDIAArchitecture.BLACKWELL}
 _ORDER = list(HardwareType)
-# What PyTorch computes on every GPU, and on the CPU.
+# PyTorch computes these on every GPU, and on the CPU.
 _ANYWHERE = frozenset({"float16", "bfloat16", "dynamic_shapes"})
 
 
@@ -346,16 +346,10 @@ def _mps() -> HardwareProfile | str:
 
 
 def _cpu() -> HardwareProfile:
-    facts = cpu_facts()
-    found = {*_ANYWHERE, "float64"} | ({"custom_kernels"} if facts.isa is not None else set())
-    return _profile(
-        HardwareType.CPU,
-        facts.name,
-        facts.memory,
-        found,
-        compute_units=facts.cores,
-        isa=facts.isa,
-    )
+    name, level = name_and_level()
+    found = {*_ANYWHERE, "float64"} | ({"custom_kernels"} if level is not None else set())
+    cores = machine.usable_cpus()
+    return _profile(HardwareType.CPU, name, allowed_memory(), found, compute_units=cores, isa=level)
 
 
 def _profile(

@@ -1,4 +1,4 @@
-"""What is known of hardware: the facts of a device, and what follows from its generation."""
+"""The facts of a device, and what follows from its generation."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class HardwareType(enum.StrEnum):
     CPU = "cpu"
 
 
-# What a device may be capable of, as in the guide's table of features.
+# The capabilities of devices, as in the guide's table of features.
 CAPABILITIES: Mapping[str, str] = {
     "custom_kernels": "kernels of tensor_ops",
     "flash_attention_2": "FlashAttention-2, as PyTorch has it",
@@ -60,7 +60,7 @@ CAPABILITIES: Mapping[str, str] = {
 }
 
 TENSOR_CORES = {A.VOLTA: 1, A.TURING: 2, A.AMPERE: 3, A.ADA: 4, A.HOPPER: 4, A.BLACKWELL: 5}
-# Where all that is known is the architecture, its first compute capability.
+# The first compute capability of an architecture, where nothing else is known.
 LOWEST_CAPABILITY: Mapping[NVIDIAArchitecture, tuple[int, int]] = {
     A.MAXWELL: (5, 0),
     A.PASCAL: (6, 0),
@@ -71,8 +71,8 @@ LOWEST_CAPABILITY: Mapping[NVIDIAArchitecture, tuple[int, int]] = {
     A.HOPPER: (9, 0),
     A.BLACKWELL: (10, 0),
 }
-# Of the data centre GPUs of an architecture, rising, and of what has more than they. GB as data
-# sheets write them are GB of 2**30 bytes of which the driver keeps a little. Sources:
+# The memory of an architecture's data centre GPUs, rising, and of GPUs with more than they. GB as
+# data sheets write them are GB of 2**30 bytes of which the driver keeps a little. Sources:
 # https://www.nvidia.com/en-us/data-center/<name>/ of h100, h200, grace-hopper-superchip, dgx-b200
 # (1,440 GB in 8 GPUs), dgx-b300 (2.3 TB in 8), a100, l4, l40s, tesla-t4, v100, tesla-p100;
 # https://www.nvidia.com/en-us/autonomous-machines/embedded-systems/jetson-agx-xavier/; data sheets
@@ -87,7 +87,7 @@ NVIDIA_MEMORY_GB: Mapping[NVIDIAArchitecture, Mapping[str, int]] = {
     A.HOPPER: {"H100": 80, "H200": 141, "GH200": 144},
     A.BLACKWELL: {"B200": 180, "B300": 288},
 }
-# Of one chip; https://cloud.google.com/tpu/docs/system-architecture-tpu-vm
+# The memory of one chip; https://cloud.google.com/tpu/docs/system-architecture-tpu-vm
 TPU_MEMORY_GB: Mapping[TPUVersion, int] = {
     TPUVersion.V2: 16,
     TPUVersion.V3: 32,

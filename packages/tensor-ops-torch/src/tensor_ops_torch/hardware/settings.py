@@ -1,4 +1,4 @@
-"""Settings: dataclasses whose fields are checked when they are made and at every assignment."""
+"""Configurations: dataclasses whose fields are checked when they are made or assigned to."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 from tensor_ops import ConfigError
 from tensor_ops.extension import did_you_mean
 
-__all__ = ["Settings", "choice", "flag", "integer", "member", "number", "part", "setting"]
+__all__ = ["Config", "choice", "flag", "integer", "member", "number", "part", "setting"]
 
 Check = Callable[[str, Any], Any]
 
 
-class Settings:
+class Config:
     """Base of the dataclasses of settings.
 
     A field is assigned what its check returns: the value, or the member of an enumeration that it
@@ -50,7 +50,7 @@ class Settings:
         found = {}
         for each in dataclasses.fields(self):  # type: ignore[arg-type]
             value = getattr(self, each.name)
-            if not isinstance(value, Settings) and value != each.default:
+            if not isinstance(value, Config) and value != each.default:
                 found[each.name] = value
         return found
 
@@ -63,7 +63,7 @@ def setting(default: Any, check: Check) -> Any:
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def part(kind: type[Settings]) -> Check:
+def part(kind: type[Config]) -> Check:
     """Return a check for settings of a kind."""
     return _check(lambda value: isinstance(value, kind), f"a {kind.__name__}")
 

@@ -13,6 +13,7 @@ from tensor_ops_torch.modules.algebra import Formula, function, power
 from tensor_ops_torch.modules.conditions import Conditions
 from tensor_ops_torch.modules.recipes import ActivationRecipe
 from tensor_ops_torch.modules.values import X
+from tensor_ops_torch.ops import FORMULAS
 
 __all__ = ["ACTIVATIONS", "FUNCTIONS", "MISSING_OPS", "Activation", "check_activation", "exact"]
 
@@ -43,15 +44,8 @@ MISSING_OPS = {X * function("sigmoid", 1.702 * X): "quick_gelu"}
 def exact(activation: Activation, x: Tensor) -> Tensor:
     """Return the activation of float64 numbers."""
     op, approximate = activation
-    if op == "softmax":
-        return torch.softmax(x, -1)
-    if op == "silu":
-        return x * torch.sigmoid(x)
-    if approximate == "none":
-        # 1 + erf(x) has no digits left for negative numbers.
-        return 0.5 * x * torch.special.erfc(-x / 2**0.5)
-    inner = (2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3)
-    return x * torch.sigmoid(2 * inner)
+    result: Tensor = FORMULAS[op].precise(x, *(() if approximate is None else (approximate,)))
+    return result
 
 
 def check_activation(

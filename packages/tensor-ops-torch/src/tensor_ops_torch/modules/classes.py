@@ -36,11 +36,10 @@ Forward = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Recipe(ABC):
-    """What the forward of a swapped module computes."""
+    """The computation of a swapped module's forward."""
 
     op: str
-    # Under which the module computes this; otherwise its own forward runs.
-    conditions: Conditions
+    conditions: Conditions  # where they do not hold, the module's own forward runs
 
     @abstractmethod
     def forward(self, original: Forward, kind: type[nn.Module]) -> Forward:
@@ -79,7 +78,7 @@ def has_other_forward(module: nn.Module) -> bool:
     own = vars(module).get("forward")
     if own is not None and "_hf_hook" in vars(module):
         own = vars(module).get("_old_forward")  # which the hooks of accelerate call
-    # What accelerate leaves behind when its hooks are removed is the class's own.
+    # accelerate leaves the class's own behind when its hooks are removed.
     is_own = getattr(own, "__func__", None) is type(module).forward and own.__self__ is module
     return own is not None and not is_own
 
@@ -95,7 +94,7 @@ def set_class(module: nn.Module, kind: type[nn.Module]) -> None:
 
 
 class _QConfig:
-    """What says how a module is quantised.
+    """The attribute that says how a module is quantised.
 
     Eager quantisation looks a module up by its class: whoever sets this gets the class that the
     module had.
@@ -127,7 +126,7 @@ def _new_class(base: type[nn.Module], recipe: Recipe) -> type[nn.Module]:
         )
 
     def original(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        # What stands there after a change need not be a function of the module.
+        # A forward that was put there later need not be a function of the module.
         if not hasattr(type(base.forward), "__get__"):
             return base.forward(*args, **kwargs)
         return super(made, module).forward(*args, **kwargs)
@@ -153,7 +152,7 @@ def _new_class(base: type[nn.Module], recipe: Recipe) -> type[nn.Module]:
     forward = recipe.forward(original, made)
     forward.__name__, forward.__qualname__ = "forward", f"{base.__qualname__}.forward"
     forward.__doc__ = base.forward.__doc__
-    # What asks for the parameters, as torch.fx.symbolic_trace does, gets those of the module's own.
+    # Whoever asks for the parameters, as torch.fx.symbolic_trace, gets those of the module's own.
     forward.__wrapped__ = base.forward  # type: ignore[attr-defined]
     made.forward = forward
     return made

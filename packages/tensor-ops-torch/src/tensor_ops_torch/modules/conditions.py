@@ -1,4 +1,4 @@
-"""What has to hold for a module to compute what it was recognised as."""
+"""The conditions under which a module computes what it was recognised as."""
 
 from __future__ import annotations
 
@@ -31,14 +31,11 @@ class Conditions:
     The globals that the functions use have to stay the same, too.
     """
 
-    # Attributes with the types and values that they have to have.
-    watched: tuple[tuple[str, type, Any], ...] = ()
-    # Classes, names of their functions, and digests of these.
-    functions: tuple[tuple[type, str, str], ...] = ()
+    watched: tuple[tuple[str, type, Any], ...] = ()  # attributes with the types and values needed
+    functions: tuple[tuple[type, str, str], ...] = ()  # classes, names and digests of functions
     # Classes that ``super()`` looks into, and the functions that they do not have.
     passed: tuple[tuple[type, str], ...] = ()
-    # Parameters and children, which nothing else of the same name may hide.
-    held: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()  # parameters and children, which nothing of the same name may hide
 
     @classmethod
     def of(cls, *readings: Reading) -> Conditions:
@@ -144,7 +141,7 @@ class Conditions:
         for owner, name, function, code, defaults, keywords in self._facts(kind):
             hold.add(f"(found := {{}}.{name}) is {{}}", owner, function)
             hold.add("found.__code__ is {}", code)
-            # Where there were none, every argument was given, and none that is set now is used.
+            # Every argument was given where there were none, and none that is set now is used.
             if defaults is not None:
                 hold.add("found.__defaults__ == {}", defaults)
             if keywords is not None:
@@ -163,7 +160,7 @@ class Conditions:
         for owner, name, _ in self.functions:
             function = getattr(owner, name)
             facts = function.__code__, function.__defaults__, copy.copy(function.__kwdefaults__)
-            # What was set on the class that a module has is called before what its base has.
+            # A function that was set on a module's class is called before that of its base.
             is_inherited = name in self._called and getattr(kind, name, None) is function
             found.append((kind if is_inherited else owner, name, function, *facts))
         return tuple(found)

@@ -301,7 +301,7 @@ _POWERS = {"rsqrt": -0.5, "sqrt": 0.5, "square": 2, "reciprocal": -1}
 _ALIASES = {"subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div"}
 _ALIASES["negative"] = "neg"
 _CASTS = {"float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16"}
-# What functions of torch and methods of tensors share.
+# Functions of torch that are methods of tensors too.
 _BOTH: dict[str, _Handler] = {
     **{name: _of_two(getattr(operator, of)) for name, of in _OPERATIONS.items()},
     **{name: _mapped(partial(function, name)) for name in ("exp", "sigmoid", "tanh", "erf")},
@@ -317,7 +317,7 @@ _BOTH: dict[str, _Handler] = {
     "unsqueeze": _unsqueeze,
 }
 _BOTH |= {alias: _BOTH[name] for alias, name in _ALIASES.items()}
-# What methods of tensors do.
+# Methods of tensors.
 METHODS: dict[str, _Handler] = {
     **_BOTH,
     "to": _to,

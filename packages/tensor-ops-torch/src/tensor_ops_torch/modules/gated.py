@@ -26,19 +26,16 @@ _FUNCTIONS = {activation: name for name, activation in FUNCTIONS.items() if name
 class Gated:
     """``after(act(gate(x)) * up(x))``."""
 
-    # The activation and its approximation, or the child that computes it.
-    function: Activation | str
+    function: Activation | str  # with its approximation, or the child that computes it
     # The children that compute gate and up, in the order of their calls, or the one that computes
     # both as the halves of its rows.
     projections: tuple[str, ...]
-    # Whether the gate is the first of the two.
-    gate_first: bool
-    # The children that are called on the product, each on what the one before returns.
-    after: tuple[str, ...]
+    gate_first: bool  # the gate is the first of the two
+    after: tuple[str, ...]  # the children that are called on the product, one after the other
 
     @property
     def formula(self) -> Formula:
-        """What this computes of x."""
+        """The formula that this computes of x."""
         parts = [call_of(each, X) for each in self.projections]
         if len(parts) == 1:
             parts = [function(half, parts[0]) for half in HALVES]
@@ -59,7 +56,7 @@ def match_gated(reading: Reading) -> Gated | None:
     for gated in _candidates(reading.calls):
         if gated.formula == reading.formula:
             if reading.uses_dtypes:
-                # Those of its linear layers are known at the call, and not before.
+                # The dtypes of its linear layers are not known before the call.
                 raise RefusedError("it depends on dtypes between its linear layers")
             return gated
     return None

@@ -22,7 +22,7 @@ __all__ = ["Norm", "check_norm", "guess_norms", "match_norm"]
 
 _OPS = {"rms_norm": rms_norm_of, "layer_norm": layer_norm_of}
 _SCALES = (1.0, 1e4, 30.0, 0.1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-8)
-# What a half type with few exponents has room for.
+# A half type with few exponents has room for these.
 _FLOAT16_SCALES = (1.0, 1e2, 30.0, 0.1, 1e-2, 1e-3, 1e-4)
 # Lengths of rows to try where neither a parameter nor a number says one.
 _WIDTH = 64
@@ -34,17 +34,14 @@ class Norm:
     """A norm in one dtype."""
 
     op: str
-    # The names of its parameters.
-    weight: str | None
+    weight: str | None  # the names of its parameters
     bias: str | None
-    # Whether one is added to the weight.
-    offset: bool
-    # A number, or the attribute that holds it.
-    eps: float | str
+    offset: bool  # one is added to the weight
+    eps: float | str  # a number, or the attribute that holds it
 
     @property
     def formula(self) -> Formula:
-        """What this computes of x."""
+        """The formula that this computes of x."""
         eps = symbol(f"self.{self.eps}") if isinstance(self.eps, str) else number(self.eps)
         formula = _OPS[self.op](X, eps)
         if self.weight is not None:

@@ -50,13 +50,11 @@ class NormRecipe(Recipe):
     # The parameters; without a weight, that of the op is one.
     weight: str | None
     bias: str | None
-    # Whether one is added to the weight.
-    offset: bool
+    offset: bool  # one is added to the weight
     # The dtypes for which the module was confirmed, with eps or the attribute that holds it, which
     # is read at every call.
     eps: tuple[tuple[torch.dtype, float | str], ...]
-    # What the length of a row has to be.
-    width: int | None
+    width: int | None  # the length that a row must have
 
     def forward(self, original: Forward, kind: type[nn.Module]) -> Forward:
         find, record = finder(OPS[self.op]), DIRECT[self.op]
@@ -65,7 +63,7 @@ class NormRecipe(Recipe):
         eps_of, width = dict(self.eps), self.width
         holds, holds_eagerly = self.conditions.check(kind), self.conditions.eager_check(kind)
         has_bias = self.op == "layer_norm"
-        # How PyTorch computes few elements.
+        # PyTorch computes few elements by this.
         compute_few = _layer_norm if kind.forward is nn.LayerNorm.forward else original
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
@@ -127,8 +125,7 @@ class ActivationRecipe(Recipe):
     """``silu(x)``, ``gelu(x, approximate)`` or ``softmax(x)``."""
 
     approximate: str | None
-    # Those for which the module was confirmed.
-    dtypes: tuple[torch.dtype, ...]
+    dtypes: tuple[torch.dtype, ...]  # those for which the module was confirmed
 
     @property
     def scalars(self) -> tuple[str, ...]:
@@ -170,17 +167,14 @@ class ActivationRecipe(Recipe):
 class GatedRecipe(Recipe):
     """``after(silu_mul(gate(x), up(x)))``, or with ``gelu_mul``."""
 
-    # What was confirmed of the activation, a function or a child.
-    activation_recipe: ActivationRecipe
+    activation_recipe: ActivationRecipe  # that of the function or child that is the activation
     # The name and the class of that child; None where the module calls a function.
     activation: str | None
     activation_base: type[nn.Module] | None
     # The names of `gate` and `up` in the order of their calls, or of the one that has both.
     projections: tuple[str, ...]
-    # Whether `gate` is the first of the two.
-    gate_first: bool
-    # The names of what is called on the product, one after the other.
-    after: tuple[str, ...]
+    gate_first: bool  # `gate` is the first of the two
+    after: tuple[str, ...]  # the children that are called on the product, one after the other
 
     @property
     def dtypes(self) -> tuple[torch.dtype, ...]:
@@ -321,7 +315,7 @@ def _is_taken(x: Any) -> bool:
         and not x.is_meta
         # A trace is there to run without this package.
         and not torch.jit.is_tracing()
-        # Where autocast decides on dtypes, and for tangents, which the operators do not have.
+        # Autocast decides on dtypes; the operators have no tangents.
         and not torch.is_autocast_enabled(x.device.type)
         and forward_ad._current_level < 0
     )

@@ -1,4 +1,4 @@
-"""Which op a module is, known by what its forward says."""
+"""The op that a module is, known by the source of its forward."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = ["Outcome", "recognise"]
 
 _TORCH = (nn.RMSNorm, nn.LayerNorm, nn.SiLU, nn.GELU)
 _NAMED = re.compile("(RMS|Layer)_?Norm|SiLU|Swish|GELU|SwiGLU|GeGLU", re.IGNORECASE)
-# What a forward that is not known calls if it may be meant to be an op.
+# An unknown forward that calls one of these may be meant to be an op.
 _NORMING = {"rsqrt", "layer_norm", "rms_norm", "std", "var"}
 _ACTIVATING = {"silu", "gelu", "erf"}
 _POINTWISE = ("silu", "gelu none", "gelu tanh")
@@ -47,12 +47,11 @@ _NEAR = 0.05
 
 @dataclass(frozen=True)
 class Outcome:
-    """What is known of a module: its recipe, or why it has none."""
+    """The recipe of a module, or why it has none."""
 
     recipe: Recipe | None = None
     reason: str | None = None
-    # What it computes and no op does.
-    missing: str | None = None
+    missing: str | None = None  # what it computes and no op does
 
 
 def recognise(

@@ -1,4 +1,4 @@
-"""What became of each module of a model: swapped, or the reason why not."""
+"""The outcome for each module of a model: swapped, or the reason why not."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class SwapEntry:
 
     @property
     def outcome(self) -> str:
-        """What became of it, in words."""
+        """The outcome in words."""
         if self.reason is not None:
             return self.reason
         done = "swapped" if self.swapped else "can be swapped"
@@ -55,7 +55,7 @@ class SwapEntry:
 
 @dataclass(frozen=True)
 class SwapReport:
-    """What became of every module that looks like an op of tensor_ops.
+    """The outcome for every module that looks like an op of tensor_ops.
 
     Modules that do not, such as a linear layer, are not in it. ``print(report)`` shows a table.
 
@@ -84,7 +84,7 @@ class SwapReport:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many modules each op computes."""
+        """The number of modules that each op computes."""
         return dict(Counter(each.op for each in self.swapped if each.op is not None))
 
     def as_dict(self) -> dict[str, Any]:

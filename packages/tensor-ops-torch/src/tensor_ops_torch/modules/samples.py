@@ -38,9 +38,8 @@ __all__ = [
 
 _Recipe = TypeVar("_Recipe", bound=Recipe)
 SAMPLED = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
-# Relative to the largest gradient, in float32.
-_GRADIENT_TOLERANCE = 1e-4
-# What an element may always differ by: torch's own gelu has no relative precision far below zero.
+_GRADIENT_TOLERANCE = 1e-4  # relative to the largest gradient, in float32
+# An element may always differ by it: torch's own gelu has no relative precision far below zero.
 _ABSOLUTE = {torch.float64: 2e-15}
 _HALF_ULP = Bound(2)
 

@@ -1,4 +1,4 @@
-"""What the attributes of a module mean while its forward is read."""
+"""The meaning of a module's attributes while its forward is read."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ _MODULES = (torch, nn, functional, math, torch.special, torch.linalg)
 
 @dataclass
 class Reading:
-    """What the forward of a module is for one dtype of its input and its parameters."""
+    """The forward of a module as it was read for one dtype of its input and its parameters."""
 
     dtype: torch.dtype
-    # Of ``x``, the parameters ``self.weight`` and so on, and the numbers ``self.eps`` and so on.
+    # It has ``x``, parameters such as ``self.weight``, and numbers such as ``self.eps``.
     formula: Formula = X
     # The attributes that it was read under, with their values.
     watched: dict[str, Any] = field(default_factory=dict)
@@ -57,14 +57,10 @@ class Reading:
     functions: set[tuple[type, str, Any]] = field(default_factory=set)
     # Classes that ``super()`` looks into, and the functions that they do not have.
     passed: set[tuple[type, str]] = field(default_factory=set)
-    # The parameters and children that it uses.
-    held: set[str] = field(default_factory=set)
-    # The children that it calls, in their order.
-    calls: list[str] = field(default_factory=list)
-    # What the length of a row has to be, where a number says so.
-    width: int | None = None
-    # Whether it converts between dtypes or decides on one.
-    uses_dtypes: bool = False
+    held: set[str] = field(default_factory=set)  # the parameters and children that it uses
+    calls: list[str] = field(default_factory=list)  # the children that it calls, in their order
+    width: int | None = None  # the length that a row must have, where a number says so
+    uses_dtypes: bool = False  # it converts between dtypes or decides on one
 
     def known(self, value: Any) -> Any:
         """Return a value that decides something: an attribute is watched from here on."""
@@ -79,10 +75,8 @@ class Subject:
     """The module whose forward is read."""
 
     module: nn.Module
-    # Where the attributes that decide something are written down.
-    reading: Reading
-    # Whether attributes that hold numbers are constants, and watched.
-    numbers: bool
+    reading: Reading  # it has the attributes that decide something
+    numbers: bool  # attributes that hold numbers are constants, and watched
 
     def knows(self, found: Any) -> bool:
         """Return whether the meaning of an object is known: a module, function or own class."""
@@ -131,7 +125,7 @@ class Subject:
             raise RefusedError(f"reads {name}, which is computed by its class")
         if name in vars(module):
             return self._plain(name, vars(module)[name])
-        # What a class has comes before the parameters and children of its objects.
+        # Attributes of a class come before the parameters and children of its objects.
         held = module._parameters | module._modules if stored is MISSING else {}
         if name in held and held[name] is None:
             return self._plain(name, None)

@@ -263,7 +263,7 @@ def prepare_model_with_custom_kernels(
 
 
 _SIMPLE = (bool, int, float, str, bytes, type(None), torch.dtype, torch.device)
-# What every module has; its tensors and children are looked at by themselves.
+# Every module has these; its tensors and children are looked at by themselves.
 _INTERNAL = vars(nn.Module()).keys()
 _Found = tuple[nn.Module, SwapEntry, Recipe | None]
 

@@ -1,4 +1,4 @@
-"""What the variables of a forward hold while it is read."""
+"""The values of a forward's variables while it is read."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ __all__ = [
 ]
 
 X = symbol("x")
-# The length of a row.
-N = symbol("n", positive=True)
+N = symbol("n", positive=True)  # the length of a row
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class Itself:
 
 @dataclass(frozen=True)
 class Parent:
-    """What ``super()`` returns in a function of a class."""
+    """The result of ``super()`` in a function of a class."""
 
     kind: type
 

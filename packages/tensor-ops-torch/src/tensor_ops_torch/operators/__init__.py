@@ -1,1 +1,1 @@
-"""How the ops of tensor_ops become PyTorch operators; what each op needs for it is in `ops`."""
+"""The ops of tensor_ops as PyTorch operators; what each op needs for it is in `ops`."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tensor_ops import BackendError
-from tensor_ops.extension import CPU, OPS, Op, Route, function_of
+from tensor_ops.extension import OPS, Op, function_of
 from tensor_ops_torch.operators.direct import REFUSED, are_as_is, can_bypass_dispatcher, direct
 from tensor_ops_torch.operators.tensors import device_route, dtype_name
 
@@ -29,18 +29,12 @@ def gradient_by_backend(name: str, grad: Tensor, *others: Any) -> Any:
                 return _run_directly(op)(grad, *others)
             except REFUSED:
                 pass
-        route = _route(op) if grad.is_cpu else device_route(op, grad.device)
-        function_of(route, grad.dtype, dtype_name(name, op.first, grad))
+        function_of(device_route(op, grad.device), grad.dtype, dtype_name(name, op.first, grad))
     except BackendError:
         return None
     operator = getattr(torch.ops.tensor_ops, name).default
     with torch._C._AutoDispatchBelowAutograd():
         return operator(grad, *others)
-
-
-@cache
-def _route(op: Op) -> Route:
-    return Route(op, CPU, in_place=True)
 
 
 @cache

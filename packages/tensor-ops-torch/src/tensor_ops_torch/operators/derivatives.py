@@ -73,7 +73,7 @@ def _have_tangents(arrays: Sequence[Any]) -> tuple[bool, ...]:
 
 
 class _Call:
-    """What `torch.autograd.Function` does not handle of a call: scalars and the state around it."""
+    """The part of a call that `torch.autograd.Function` does not handle: scalars and modes."""
 
     __slots__ = ("_modes", "has_tangents", "scalars")
 

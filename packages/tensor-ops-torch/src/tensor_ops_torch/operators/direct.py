@@ -34,7 +34,7 @@ __all__ = [
     "finder",
 ]
 
-# What a direct call raises before it computes anything, so that the caller may call the operator:
+# A direct call raises these before it computes anything, so that the caller may call the operator:
 # for tensors of other kinds, for those of torch.func, which have no memory, and where a backend
 # does not take tensors.
 REFUSED = (TypeError, ValueError, LookupError)

@@ -13,7 +13,7 @@ from tensor_ops_torch.operators.direct import bypassing
 
 __all__ = ["function_of"]
 
-# What a call of an operator does not take, and what is said of it elsewhere.
+# A call of an operator does not take these, nor is anything said of them.
 _LEFT_OUT = ("out", "backend")
 _OF_RESULT = re.compile(r";\s+`out` if\s+it was given|`out` if it was given\.\s*")
 _OF_ERROR = re.compile(r"ValueError\n    If `out` cannot take the result.\n")

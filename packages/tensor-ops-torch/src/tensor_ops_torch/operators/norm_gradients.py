@@ -24,11 +24,9 @@ class NormGradient(NamedTuple):
     grad: Tensor
     weight: Tensor
     normalized: Tensor
-    # Of each row, as a column.
-    scale: Tensor
+    scale: Tensor  # a column
     is_centred: bool
-    # D
-    across: Callable[[Tensor], Tensor]
+    across: Callable[[Tensor], Tensor]  # D
 
     def gradients(
         self, of_rows: Tensor, of_weight: Tensor, of_bias: Tensor | None = None

@@ -1,4 +1,4 @@
-"""What the norms and their gradients share."""
+"""Arithmetic of rows, for the norms and their gradients."""
 
 import math
 import operator
@@ -43,7 +43,7 @@ def is_differentiated() -> bool:
 
 def may_have_tangents() -> bool:
     """Return whether tensors may have tangents of forward-mode differentiation."""
-    # What torch.compile has traced enters a level that PyTorch's Python does not know of.
+    # A traced function of torch.compile enters a level that PyTorch's Python does not know of.
     return forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()
 
 
@@ -94,11 +94,11 @@ def rms_norm_gradients(
     grad: Tensor, x: Tensor, weight: Tensor, eps: float, needs_x: bool, needs_weight: bool
 ) -> tuple[Tensor | None, Tensor | None]:
     """Return the gradients of `x`, in the wide dtype, and of `weight`."""
-    normalized, scale, power = _normalized(x, eps)
+    normalized, _, across = normalized_rows(x, eps)
     grad = grad.to(normalized.dtype)
     grad_x = grad_weight = None
     if needs_x:
-        grad_x = _across(grad * weight.to(grad.dtype), normalized, scale, power)
+        grad_x = across(grad * weight.to(grad.dtype))
     if needs_weight:
         grad_weight = sum_rows(grad * normalized).to(weight.dtype)
     return grad_x, grad_weight
@@ -108,11 +108,11 @@ def rms_norm_tangent(
     of_x: Tensor | None, of_weight: Tensor | None, x: Tensor, weight: Tensor, eps: float
 ) -> Tensor:
     """Return the tangent of the norm of `x` in the wide dtype; one of those given may be None."""
-    normalized, scale, power = _normalized(x, eps)
+    normalized, _, across = normalized_rows(x, eps)
     wide = normalized.dtype
     parts = []
     if of_x is not None:
-        parts += [_across(of_x.to(wide), normalized, scale, power) * weight.to(wide)]
+        parts += [across(of_x) * weight.to(wide)]
     if of_weight is not None:
         parts += [normalized * of_weight.to(wide)]
     return sum_of(parts)
@@ -135,26 +135,17 @@ def sum_of(parts: Sequence[Tensor]) -> Tensor:
 
 
 def normalized_rows(x: Tensor, eps: float) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
-    """Return rows over their root mean squares, the inverses of those, and the derivative."""
-    normalized, scale, power = _normalized(x, eps)
+    """Return rows over their root mean squares, the inverses of those, and the derivative.
 
-    def across(along: Tensor) -> Tensor:
-        return _across(along.to(normalized.dtype), normalized, scale, power)
-
-    return normalized, scale if power is None else scale * power, across
-
-
-def _normalized(x: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return rows over their root mean squares, the inverses of those, and powers of two.
-
-    The inverses are those of the rows times the powers; None stands for powers that are one.
+    The last takes directions, and returns them times the derivative, which is symmetric.
     """
     rows, eps_of_rows, power = in_range(x, eps)
     scale = inverse_rms(rows, eps_of_rows)
-    return rows.to(wide_dtype(x)) * scale, scale, power
+    normalized = rows.to(wide_dtype(x)) * scale
 
+    def across(along: Tensor) -> Tensor:
+        along = along.to(normalized.dtype)
+        found = (along - normalized * (along * normalized).mean(-1, keepdim=True)) * scale
+        return found if power is None else found * power
 
-def _across(along: Tensor, normalized: Tensor, scale: Tensor, power: Tensor | None) -> Tensor:
-    """Return directions times the derivative of normalized rows, which is symmetric."""
-    found = (along - normalized * (along * normalized).mean(-1, keepdim=True)) * scale
-    return found if power is None else found * power
+    return normalized, scale if power is None else scale * power, across

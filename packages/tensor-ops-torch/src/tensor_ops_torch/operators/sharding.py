@@ -1,4 +1,4 @@
-"""How the operators run on DTensors: which placements they take, and what comes out.
+"""The operators on DTensors: the placements that they take, and those of their results.
 
 Rows stay whole. Every axis but that of the rows may be sharded, and every axis of an elementwise
 operator; whatever is placed otherwise, DTensor redistributes.

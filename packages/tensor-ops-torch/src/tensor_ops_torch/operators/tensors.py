@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tensor_ops.extension import DTYPES, Op, Route
+from tensor_ops.extension import CPU, DTYPES, Op, Route
 
 __all__ = [
     "DTYPE_NAMES",
@@ -26,7 +26,7 @@ __all__ = [
 DTYPE_NAMES = {getattr(torch, name): name for name in DTYPES}
 # Beside an `x` of these, weights, residuals and angles may be float32.
 HALF = frozenset({torch.float16, torch.bfloat16})
-# Whether this PyTorch has DLPack's C exchange API, by which a backend takes tensors as they are.
+# This PyTorch has DLPack's C exchange API, by which a backend takes tensors as they are.
 EXCHANGES = hasattr(Tensor, "__dlpack_c_exchange_api__")
 
 
@@ -49,6 +49,8 @@ def dtype_name(op: str, argument: str, tensor: Tensor) -> str:
 
 def device_route(op: Op, device: torch.device) -> Route:
     """Return the route of an op for tensors that stay on a device."""
+    if device.type == "cpu":
+        return _route(op, CPU)
     kind = "rocm" if device.type == "cuda" and torch.version.hip else device.type
     return _route(op, f"{kind}:{device.index or 0}")
 

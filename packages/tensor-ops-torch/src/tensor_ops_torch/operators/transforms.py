@@ -1,4 +1,4 @@
-"""What `torch.vmap` and autocast do with the operators."""
+"""The operators under `torch.vmap` and autocast."""
 
 from __future__ import annotations
 

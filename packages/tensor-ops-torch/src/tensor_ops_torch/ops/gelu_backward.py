@@ -14,7 +14,7 @@ from torch import Tensor
 from tensor_ops_torch.operators.rows import sum_of, wide_dtype
 from tensor_ops_torch.ops import gelu, silu, silu_backward
 
-# Of the sigmoid's argument in the form with tanh, c1 x + c3 x^3.
+# The sigmoid's argument in the form with tanh is c1 x + c3 x^3.
 C1 = math.sqrt(8 / math.pi)
 C3 = 0.044715 * C1
 

@@ -6,6 +6,8 @@
 tensor([[0., 2.]])
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -62,7 +64,7 @@ def _centred_in_range(x: Tensor, eps: float) -> tuple[Tensor, float | Tensor, Te
     return rows, eps_of_rows, part if power is None else part * power
 
 
-# Where an inverse deviation is larger, differences that are subnormal show in the result.
+# Subnormal differences show in the result where an inverse deviation is larger than this.
 _MOST = 1e15
 # The differences of smaller numbers may need digits below the least subnormal number.
 _TINY, _GROWN = 2.0**-800, 2.0**128
@@ -100,7 +102,7 @@ def _fused(
     """Return the gradients by PyTorch's fused form, which cannot be differentiated."""
     values, mean, inverse, power = _statistics(x, eps, is_fused=True)
     grad, scale = grad.to(values.dtype), weight.to(values.dtype)
-    # Of the bias it looks at nothing but shape and dtype.
+    # It looks at nothing of the bias but its shape and dtype, which are those of the weight.
     grad_x, *others = torch.ops.aten.native_layer_norm_backward(
         grad, values, weight.shape, mean, inverse, scale, scale, list(needs)
     )
@@ -109,25 +111,14 @@ def _fused(
 
 def formulas(grad: Tensor, x: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of rows, weight and bias by functions that can be differentiated."""
-    values, mean, inverse, power = _statistics(x, eps)
-    grad, normalized = grad.to(values.dtype), (values - mean) * inverse
-    grad_x = _across(grad * weight.to(values.dtype), normalized, inverse)
-    if power is not None:
-        grad_x = grad_x * power
-    return grad_x, sum_rows(grad * normalized), sum_rows(grad)
+    at = of_gradient(grad, x, weight, eps)
+    return at.across(at.grad * at.weight), sum_rows(at.grad * at.normalized), sum_rows(at.grad)
 
 
 def of_gradient(grad: Tensor, x: Tensor, weight: Tensor, eps: float) -> NormGradient:
     """Return the gradients at a place where they are differentiated."""
-    values, mean, inverse, power = _statistics(x, eps)
-    normalized = (values - mean) * inverse
-    scale = inverse if power is None else inverse * power
-
-    def across(along: Tensor) -> Tensor:
-        found = _across(along.to(values.dtype), normalized, inverse)
-        return found if power is None else found * power
-
-    wide = values.dtype
+    normalized, scale, across = _normalized_rows(x, eps)
+    wide = normalized.dtype
     return NormGradient(grad.to(wide), weight.to(wide), normalized, scale, True, across)
 
 
@@ -139,16 +130,14 @@ def tangents(
     weight: Tensor,
     eps: float,
 ) -> Tensor:
-    values, mean, inverse, power = _statistics(x, eps)
-    wide, normalized = values.dtype, (values - mean) * inverse
-    parts = []
+    normalized, _, across = _normalized_rows(x, eps)
+    wide, parts = normalized.dtype, []
     if of_x is not None:
-        across = _across(of_x.to(wide), normalized, inverse)
-        parts += [(across if power is None else across * power) * weight.to(wide)]
+        parts += [across(of_x) * weight.to(wide)]
     if of_weight is not None:
         parts += [normalized * of_weight.to(wide)]
     if of_bias is not None:
-        parts += [of_bias.to(wide).expand_as(values)]
+        parts += [of_bias.to(wide).expand_as(normalized)]
     return sum_of(parts)
 
 
@@ -170,7 +159,15 @@ def _statistics(
     return values, mean, (variance + eps_of_rows).rsqrt(), power
 
 
-def _across(along: Tensor, normalized: Tensor, inverse: Tensor) -> Tensor:
-    """Return directions times the derivative of normalized rows, which is symmetric."""
-    centred = along - along.mean(-1, keepdim=True)
-    return (centred - normalized * (along * normalized).mean(-1, keepdim=True)) * inverse
+def _normalized_rows(x: Tensor, eps: float) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
+    """Return normalized rows, their inverse deviations, and the derivative, as of rms_norm."""
+    values, mean, inverse, power = _statistics(x, eps)
+    normalized = (values - mean) * inverse
+
+    def across(along: Tensor) -> Tensor:
+        along = along.to(normalized.dtype)
+        centred = along - along.mean(-1, keepdim=True)
+        found = (centred - normalized * (along * normalized).mean(-1, keepdim=True)) * inverse
+        return found if power is None else found * power
+
+    return normalized, inverse if power is None else inverse * power, across

@@ -25,7 +25,7 @@ def precise(grad: Tensor, y: Tensor, scale: float = 1.0) -> Tensor:
     return (near - _sum(near * y)) * y * scale / part.to(grad.dtype)
 
 
-# Of the mean of the largest float32 numbers, and of those of float64.
+# Larger gradients are divided, so that a sum of the largest numbers stays finite.
 _LARGE, _PART = 2.0**100, 2.0**-100
 
 

@@ -1,1 +1,1 @@
-"""Whether a model and the settings fit a kind of hardware: `unified_validator`."""
+"""Checks of a model and the settings for a kind of hardware: `unified_validator`."""

@@ -1,4 +1,4 @@
-"""Whether the parameters of a model fit into a memory.
+"""Checks of whether the parameters of a model fit into a memory.
 
 The checks are given the bytes that are needed: those of the parameters and buffers, in the dtypes
 that they will have.

@@ -1,4 +1,4 @@
-"""What can be told of a model without its hardware: parameters, modules, and operators it calls."""
+"""The facts of a model that need no hardware: parameters, modules, and operators it calls."""
 
 from __future__ import annotations
 
@@ -23,27 +23,18 @@ _QUANTIZED = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized", "torch
 class ModelFacts:
     """The parameters and modules of a model."""
 
-    # Bytes of parameters, buffers and constants, those that are shared counted once.
-    nbytes: int
-    # Bytes of the constants among them, which TorchScript has in place of parameters.
-    constant: int
-    # Bytes of parameters that require gradients; 0 in eval mode.
-    trained: int
-    # From each dtype to the first parameter or buffer that has it.
-    dtypes: dict[torch.dtype, str]
-    # From the name of each ``nn.Linear`` to why it cannot multiply float8, or None.
-    linears: dict[str, str | None]
-    # Modules with sparse gradients; those of `CUDA_ONLY` packages; those of PyTorch's quantized
-    # kernels for CPUs.
-    sparse: list[str]
-    cuda_only: list[str]
-    quantized: list[str]
-    # Modules of TorchScript with floating-point constants on the CPU.
-    fixed: list[str]
-    # The first parameter or buffer whose shape is not known before the model is called.
-    lazy: str | None
-    # Whether a transformers model computes attention without ``scaled_dot_product_attention``.
-    is_eager_attention: bool
+    nbytes: int  # of parameters, buffers and constants, those that are shared counted once
+    constant: int  # bytes of the constants, which TorchScript has in place of parameters
+    trained: int  # bytes of parameters that require gradients; 0 in eval mode
+    dtypes: dict[torch.dtype, str]  # from each to the first parameter or buffer that has it
+    linears: dict[str, str | None]  # from each ``nn.Linear`` to why it cannot multiply float8
+    # The names of modules.
+    sparse: list[str]  # with sparse gradients
+    cuda_only: list[str]  # of `CUDA_ONLY` packages
+    quantized: list[str]  # of PyTorch's quantized kernels for CPUs
+    fixed: list[str]  # of TorchScript with floating-point constants on the CPU
+    lazy: str | None  # the first parameter or buffer whose shape a call of the model gives it
+    is_eager_attention: bool  # of transformers, without ``scaled_dot_product_attention``
 
     @classmethod
     def of(cls, model: nn.Module) -> ModelFacts:
@@ -125,12 +116,10 @@ def _constants(module: nn.Module) -> list[Tensor]:
 class OperatorsSeen:
     """The operators that one call of a model came to."""
 
-    # As "aten::mm".
-    names: set[str] = field(default_factory=set)
-    # Those whose result has a shape, or is a number, that depends on values.
+    names: set[str] = field(default_factory=set)  # as "aten::mm"
+    # The operators whose result has a shape, or is a number, that depends on values.
     dynamic: list[str] = field(default_factory=list)
-    # What the call raised.
-    error: Exception | None = None
+    error: Exception | None = None  # that the call raised
 
 
 def observe(model: nn.Module, example_inputs: Any) -> OperatorsSeen:

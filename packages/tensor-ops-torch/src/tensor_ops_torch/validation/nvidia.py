@@ -1,4 +1,4 @@
-"""What the settings of an NVIDIA GPU ask for, held against a GPU or a generation of them."""
+"""The settings of an NVIDIA GPU, held against a GPU or a generation of them."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ class NVIDIATarget:
     name: str
     capability: tuple[int, int] | None
     architecture: str | None
-    # Bytes; of the largest GPU of the generation where none is here.
-    memory: int | None
+    memory: int | None  # bytes; of the largest GPU of the generation where none is here
     is_here: bool
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Whether the operators that a model calls have kernels for a device."""
+"""Checks of whether the operators that a model calls have kernels for a device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was checked, and what came of it."""
+"""Checks and their outcomes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
 
 
 class Status(enum.StrEnum):
-    """What came of a check."""
+    """The outcome of a check."""
 
     PASSED = "passed"
     WARNING = "warning"
@@ -55,7 +55,7 @@ class ValidationCheck:
 
 @dataclass(frozen=True)
 class ValidationReport:
-    """What came of the checks of one model for one kind of hardware. It prints as a table.
+    """The outcomes of the checks of one model for one kind of hardware. It prints as a table.
 
     It is true where nothing failed, as `ok` is: ``if report:`` and ``assert report`` ask for that.
 

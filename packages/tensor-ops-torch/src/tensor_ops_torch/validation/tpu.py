@@ -1,4 +1,4 @@
-"""What the settings of a TPU ask for, held against a TPU or a version of them."""
+"""The settings of a TPU, held against a TPU or a version of them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ class TPUTarget:
     name: str
     version: TPUVersion | None
     topology: TPUTopology | None
-    # Bytes of one device.
-    memory: int | None
+    memory: int | None  # bytes of one device
     is_here: bool
 
     @classmethod

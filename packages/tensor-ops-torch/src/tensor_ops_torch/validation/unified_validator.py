@@ -1,4 +1,4 @@
-"""Whether a model and the settings can work on a kind of hardware, before they are taken there."""
+"""Checks of a model and the settings for a kind of hardware, before they are taken there."""
 
 from __future__ import annotations
 

@@ -14,29 +14,19 @@ from typing import Any
 from tensor_ops_torch.decoding.errors import UnsupportedModelError
 from tensor_ops_torch.pytorch import torch
 
-__all__ = ["Part", "Weight", "parts_of", "weights_of"]
+__all__ = ["NamedModule", "Weight", "named_modules_of", "weights_of"]
 
 _MERGE = "merge them first, by merge_and_unload(), or give merge=True"
 
 
 @dataclass(frozen=True)
-class Part:
-    """A module of a model.
-
-    Attributes
-    ----------
-    name : str
-        As in the model without adapters.
-    module : Module
-        The model's own, within the layer of an adapter.
-    layer : Module or None
-        That layer, which is one of peft's.
-    adapters : tuple of str
-        The adapters that are yet to be merged.
-    """
+class NamedModule:
+    """A module of a model, with its name in the model without adapters."""
 
     name: str
+    # The model's own module, also where it is within the layer of an adapter.
     module: torch.nn.Module
+    # That layer of peft, None where there is none, and the adapters that are yet to be merged.
     layer: Any = None
     adapters: tuple[str, ...] = ()
 
@@ -58,20 +48,20 @@ class Part:
 
 @dataclass(frozen=True)
 class Weight:
-    """A parameter of a part, by its name in it."""
+    """A parameter of a module, by its name in it."""
 
-    part: Part
+    owner: NamedModule
     attribute: str
 
     @property
     def name(self) -> str:
         """Its name in the files of the model."""
-        return f"{self.part.name}.{self.attribute}".lstrip(".")
+        return f"{self.owner.name}.{self.attribute}".lstrip(".")
 
     @property
     def parameter(self) -> torch.nn.Parameter:
         """The parameter, without what adapters add to it."""
-        parameter: torch.nn.Parameter = getattr(self.part.module, self.attribute)
+        parameter: torch.nn.Parameter = getattr(self.owner.module, self.attribute)
         return parameter
 
     def array(self) -> torch.Tensor:
@@ -79,7 +69,7 @@ class Weight:
 
         That is the parameter's own memory unless one of these takes a copy.
         """
-        parameter: torch.Tensor = getattr(self.part.merged(), self.attribute)
+        parameter: torch.Tensor = getattr(self.owner.merged(), self.attribute)
         return parameter.detach().to("cpu").contiguous()
 
     def without_memory(self) -> torch.nn.Parameter:
@@ -90,30 +80,23 @@ class Weight:
 
     def replace(self, parameter: torch.nn.Parameter) -> None:
         """Put another parameter into the model in its place."""
-        setattr(self.part.module, self.attribute, parameter)
+        setattr(self.owner.module, self.attribute, parameter)
 
 
-def parts_of(model: torch.nn.Module, *, merge: bool) -> list[Part]:
-    """Return the modules of a model.
+def named_modules_of(model: torch.nn.Module, *, merge: bool) -> list[NamedModule]:
+    """Return the modules of a model as transformers makes it, or as peft has changed it in place.
 
-    Parameters
-    ----------
-    model : Module
-        As transformers makes it, or as peft has changed it in place.
-    merge : bool
-        Whether adapters may be left that are not merged.
-
-    Raises
-    ------
-    UnsupportedModelError
-        If there are adapters that are not merged and cannot be, or may not.
+    Raises UnsupportedModelError if adapters are not merged and cannot be, or may not be left to be
+    merged, as `merge` says.
     """
-    return list(_parts(model, "", merge))
+    return list(_named_modules(model, "", merge))
 
 
-def weights_of(parts: list[Part]) -> dict[str, Weight]:
+def weights_of(modules: list[NamedModule]) -> dict[str, Weight]:
     """Return the parameters of a model by their names; each under all of its names."""
-    found = [Weight(part, attribute) for part in parts for attribute in _attributes(part.module)]
+    found = [
+        Weight(named, attribute) for named in modules for attribute in _attributes(named.module)
+    ]
     return {weight.name: weight for weight in found}
 
 
@@ -121,24 +104,24 @@ def _attributes(module: torch.nn.Module) -> list[str]:
     return [name for name, parameter in module._parameters.items() if parameter is not None]
 
 
-def _parts(module: Any, name: str, merge: bool) -> Iterator[Part]:
+def _named_modules(module: Any, name: str, merge: bool) -> Iterator[NamedModule]:
     if _is_from_peft(module):
         if hasattr(module, "modules_to_save"):
-            yield from _parts(_saved(module, name), name, merge)
+            yield from _named_modules(_saved(module, name), name, merge)
             return
         yield _adapted(module, name, merge)
         return
-    yield Part(name, module)
+    yield NamedModule(name, module)
     for child, found in module.named_children():
-        yield from _parts(found, f"{name}.{child}".lstrip("."), merge)
+        yield from _named_modules(found, f"{name}.{child}".lstrip("."), merge)
 
 
 def _is_from_peft(module: object) -> bool:
     return any(each.__module__.partition(".")[0] == "peft" for each in type(module).__mro__)
 
 
-def _adapted(layer: Any, name: str, merge: bool) -> Part:
-    """Return the part in a layer of an adapter."""
+def _adapted(layer: Any, name: str, merge: bool) -> NamedModule:
+    """Return the module in a layer of an adapter."""
     kind = f"{type(layer).__module__}.{type(layer).__name__}"
     if not all(hasattr(layer, each) for each in ("get_base_layer", "merged_adapters", "merge")):
         raise UnsupportedModelError(f"{name} is {kind} of peft, which cannot be merged")
@@ -162,7 +145,7 @@ def _adapted(layer: Any, name: str, merge: bool) -> Part:
                 f"{name} has no bias, and its adapter {each!r} has one (lora_bias=True), which "
                 "peft cannot merge: train the adapter without it"
             )
-    return Part(name, base, layer, pending)
+    return NamedModule(name, base, layer, pending)
 
 
 def _has(layer: Any, adapter: str) -> bool:

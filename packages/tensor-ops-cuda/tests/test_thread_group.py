@@ -1,4 +1,4 @@
-"""The bodies of ops compute rows for any team: of threads, memory and a barrier of its own."""
+"""The bodies of ops compute rows for any group: of threads, memory and a barrier of its own."""
 
 import ctypes
 import shutil
@@ -10,9 +10,9 @@ from emulated_kernels import GRID, compile_kernels, unsanitized
 
 import tensor_ops_cuda
 
-PROGRAM = Path(__file__).parent / "programs/rows_of_teams.cpp"
+PROGRAM = Path(__file__).parent / "programs/rows_of_groups.cpp"
 BODIES = ("softmax", "layer_norm", "rms_norm", "rope")
-TEAMS, ROWS = 4, 6
+GROUPS, ROWS = 4, 6
 SCALE, LAYER_NORM_EPS, RMS_NORM_EPS = 0.5, 1e-5, 1e-6
 
 pytestmark = [pytest.mark.usefixtures("runtime"), unsanitized]
@@ -23,7 +23,7 @@ class Problem(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("x", "weight", "bias", "cos", "sin", "y", "tasks")),
-        *((name, ctypes.c_int) for name in ("num_tasks", "rows", "n", "teams", "lanes")),
+        *((name, ctypes.c_int) for name in ("num_tasks", "rows", "n", "groups", "lanes")),
         *((name, ctypes.c_double) for name in ("scale", "layer_norm_eps", "rms_norm_eps")),
     )
 
@@ -56,7 +56,7 @@ def expected(body, x, weight, bias, cos, sin):
 @pytest.mark.parametrize("n", [1000, 2002])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_results_are_those_of_the_ops(dtype, n, program, rng):
-    """Also of rows that need more barriers than those of the other teams."""
+    """Also of rows that need more barriers than those of the other groups."""
     x = rng.standard_normal((ROWS, n)).astype(dtype)
     if dtype == "float32":
         x[1] *= 1e30
@@ -69,7 +69,7 @@ def test_results_are_those_of_the_ops(dtype, n, program, rng):
     arrays = (x, weight, bias, cos, sin, y, tasks)
     problem = Problem(
         *(array.ctypes.data for array in arrays),
-        len(tasks), ROWS, n, TEAMS, lanes_of(n, dtype), SCALE, LAYER_NORM_EPS, RMS_NORM_EPS,
+        len(tasks), ROWS, n, GROUPS, lanes_of(n, dtype), SCALE, LAYER_NORM_EPS, RMS_NORM_EPS,
     )  # fmt: skip
     getattr(program, f"run_{dtype}")(ctypes.byref(problem))
     for body, found in zip(BODIES, y, strict=True):

@@ -12,9 +12,10 @@ constexpr int kMostThreads = 1024;
 constexpr int kMostCluster = 8;  // blocks; every device that has clusters can run as many
 constexpr unsigned kWholeWarp = 0xffffffffu;
 
-// The shared memory of a team: one number of each warp, and of each block of the cluster. There are
-// two sets that are used in turn, so that writing to one needs no barrier after reading the other.
-struct TeamMemory {
+// The shared memory of a group: one number of each warp, and of each block of the cluster. There
+// are two sets that are used in turn, so that writing to one needs no barrier after reading the
+// other.
+struct GroupMemory {
   double of_warp[2][kMostThreads / kWarp];
   double of_block[2][kMostCluster];
 };
@@ -41,13 +42,14 @@ struct Greater {
   }
 };
 
-// Threads is what a team is made of:
+// Threads is what a group is made of:
 //
-//     lane(), lanes()  the number of the calling thread in the team, and how many threads the team
+//     lane(), lanes()  the number of the calling thread in the group, and how many threads the
+//     group
 //                      has: a power of two. Lanes that are neighbours are so in their warp, and a
-//                      team of more than a warp consists of whole ones.
-//     wait()           a barrier of the team's threads, which also makes what they wrote to shared
-//                      memory before it visible after it. combine() waits once if the team has
+//                      group of more than a warp consists of whole ones.
+//     wait()           a barrier of the group's threads, which also makes what they wrote to shared
+//                      memory before it visible after it. combine() waits once if the group has
 //                      more than a warp.
 //
 // A Threads without members takes no registers.
@@ -61,12 +63,13 @@ struct BlockThreads {
 
 // Threads of one block that share a row, and the shared memory by which they exchange numbers. A
 // body that computes a row knows nothing else of where it runs. All threads that wait together, and
-// all lanes of a warp, must call combine() together. A team of more than a warp needs memory of its
-// own, and no other team may be made with it until all threads have met; a smaller one uses none.
+// all lanes of a warp, must call combine() together. A group of more than a warp needs memory of
+// its own, and no other group may be made with it until all threads have met; a smaller one uses
+// none.
 template <class Threads>
-class Team : public Threads {
+class ThreadGroup : public Threads {
  public:
-  DEVICE Team(Threads threads, TeamMemory* memory) : Threads(threads), memory_(memory) {}
+  DEVICE ThreadGroup(Threads threads, GroupMemory* memory) : Threads(threads), memory_(memory) {}
 
   // Combines one number of every lane, in an order that depends on the number of lanes alone; every
   // lane gets the result.
@@ -86,7 +89,7 @@ class Team : public Threads {
     return lanes > kWarp ? combine_warps(value, combined) : value;
   }
 
-  TeamMemory* memory_;
+  GroupMemory* memory_;
   int turn_ = 0;
 
  private:
@@ -105,14 +108,14 @@ class Team : public Threads {
   }
 };
 
-// All threads of a block must call combine() together. Where a block has several teams, each is a
+// All threads of a block must call combine() together. Where a block has several groups, each is a
 // warp or a part of one.
-using BlockTeam = Team<BlockThreads>;
+using BlockGroup = ThreadGroup<BlockThreads>;
 
 // The threads of all blocks of a cluster, which must call combine() together.
-class ClusterTeam : BlockTeam {
+class ClusterGroup : BlockGroup {
  public:
-  DEVICE ClusterTeam(BlockThreads threads, TeamMemory* memory) : BlockTeam(threads, memory) {
+  DEVICE ClusterGroup(BlockThreads threads, GroupMemory* memory) : BlockGroup(threads, memory) {
     // A block must not write into the memory of another one before that has started.
     cluster_barrier();
   }
@@ -163,8 +166,8 @@ class ClusterTeam : BlockTeam {
   }
 };
 
-// Whether a condition holds for any lane of the warp. Lanes that exchange numbers must take the
-// same branches, also where the warp has several rows.
+// A condition holds for any lane of the warp. Lanes that exchange numbers must take the same
+// branches, also where the warp has several rows.
 DEVICE bool any_of_warp(bool condition) { return __any_sync(kWholeWarp, condition) != 0; }
 
 }  // namespace tensor_ops

@@ -1,5 +1,5 @@
 // A kernel that calls the bodies of ops as a persistent one would. The threads of its one block are
-// several teams. Each takes tasks of any op and row in turn while the others are at theirs, and
+// several groups. Each takes tasks of any op and row in turn while the others are at theirs, and
 // keeps the result in shared memory before it writes it.
 #include <cstdio>
 
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kVectors = 4;  // of a lane, as in the ops' kernels for rows of these lengths
 
-constexpr unsigned kMeeting = 15;  // the barrier at which all teams meet in the end
+constexpr unsigned kMeeting = 15;  // the barrier at which all groups meet in the end
 
 // Consecutive threads of a block, and a barrier of theirs; barrier 0 is __syncthreads().
 struct PartOfBlock {
@@ -36,7 +36,7 @@ struct Problem {
   const void *x, *weight, *bias, *cos, *sin;
   void* y;
   const Task* tasks;
-  int num_tasks, rows, n, teams, lanes;
+  int num_tasks, rows, n, groups, lanes;
   double scale, layer_norm_eps, rms_norm_eps;
 };
 
@@ -50,46 +50,46 @@ DEVICE void rotate_row(const PartOfBlock& threads, const X* x, const X* cos, con
 template <class X>
 void compute_tasks(const Problem& problem, const SoftmaxScale<Real<X>>& scale) {
   const int number = static_cast<int>(threadIdx.x) / problem.lanes, n = problem.n;
-  auto* const memory = static_cast<TeamMemory*>(shared_memory());
-  X* const y = reinterpret_cast<X*>(memory + problem.teams) + number * n;
+  auto* const memory = static_cast<GroupMemory*>(shared_memory());
+  X* const y = reinterpret_cast<X*>(memory + problem.groups) + number * n;
   const PartOfBlock threads{number * problem.lanes, problem.lanes,
                             static_cast<unsigned>(number) + 1};
-  Team<PartOfBlock> team(threads, memory + number);
+  ThreadGroup<PartOfBlock> group(threads, memory + number);
 
-  for (int i = number; i < problem.num_tasks; i += problem.teams) {
+  for (int i = number; i < problem.num_tasks; i += problem.groups) {
     const auto [body, index] = problem.tasks[i];
     const auto* const x = static_cast<const X*>(problem.x) + index * n;
     const auto* const weight = static_cast<const X*>(problem.weight);
     const Row<X> row{x, y, n, n % kWidth<X> == 0};
     if (body == kSoftmax) {
-      softmax_row<kVectors>(team, SoftmaxRow<X>{row, scale});
+      softmax_row<kVectors>(group, SoftmaxRow<X>{row, scale});
     } else if (body == kLayerNorm) {
       const auto* const bias = static_cast<const X*>(problem.bias);
-      layer_norm_row<kVectors>(team, LayerRow<X, X>{row, weight, bias}, problem.layer_norm_eps);
+      layer_norm_row<kVectors>(group, LayerRow<X, X>{row, weight, bias}, problem.layer_norm_eps);
     } else if (body == kRmsNorm) {
       const RmsRow<X, X, NoResidual> rms{row, weight, nullptr, nullptr};
-      rms_row<kVectors>(team, rms, problem.rms_norm_eps);
+      rms_row<kVectors>(group, rms, problem.rms_norm_eps);
     } else {
       const auto* const cos = static_cast<const X*>(problem.cos) + index * (n / 2);
       const auto* const sin = static_cast<const X*>(problem.sin) + index * (n / 2);
       n / 2 % kWidth<X> == 0 ? rotate_row<kWidth<X>>(threads, x, cos, sin, y, n / 2)
                              : rotate_row<1>(threads, x, cos, sin, y, n / 2);
     }
-    team.wait();
+    group.wait();
     X* const to = static_cast<X*>(problem.y) + (body * problem.rows + index) * n;
-    for (int j = team.lane(); j < n; j += team.lanes()) to[j] = y[j];
-    team.wait();
+    for (int j = group.lane(); j < n; j += group.lanes()) to[j] = y[j];
+    group.wait();
   }
-  // By a barrier that no team has: one that waited for the whole block before would hang here.
+  // By a barrier that no group has: one that waited for the whole block before would hang here.
   __barrier_sync_count(kMeeting, blockDim.x);
 }
 
 template <class X>
 void run(const Problem& problem) {
   emulation::Grid grid;
-  grid.threads = dim3(static_cast<unsigned>(problem.teams * problem.lanes));
-  grid.shared_bytes = static_cast<std::size_t>(problem.teams) *
-                      (sizeof(TeamMemory) + static_cast<std::size_t>(problem.n) * sizeof(X));
+  grid.threads = dim3(static_cast<unsigned>(problem.groups * problem.lanes));
+  grid.shared_bytes = static_cast<std::size_t>(problem.groups) *
+                      (sizeof(GroupMemory) + static_cast<std::size_t>(problem.n) * sizeof(X));
   const auto scale = softmax_scale<Real<X>>(problem.scale);
   const auto outcome = emulation::run_grid(grid, [&] { compute_tasks<X>(problem, scale); });
   if (!outcome.failure.empty()) std::fprintf(stderr, "%s\n", outcome.failure.c_str());

@@ -5,7 +5,7 @@ import torch
 from model_families import greedy, small_model
 
 from tensor_ops_torch import UnsupportedModelError, WeightsChangedError, decoder
-from tensor_ops_torch.decoding.parts import parts_of, weights_of
+from tensor_ops_torch.decoding.named_modules import named_modules_of, weights_of
 
 peft = pytest.importorskip("peft")
 
@@ -190,10 +190,10 @@ def test_adapters_of_prompts_are_refused():
 
 def test_weights_have_the_names_of_files(tmp_path):
     model = small_model("Phi 3", tied=False)
-    found = weights_of(parts_of(model, merge=False))
+    found = weights_of(named_modules_of(model, merge=False))
     assert found.keys() == model.state_dict().keys()
     without = small_model("Llama 3", tied=False).state_dict().keys()
-    assert weights_of(parts_of(adapted().get_base_model(), merge=True)).keys() == without
+    assert weights_of(named_modules_of(adapted().get_base_model(), merge=True)).keys() == without
 
 
 def test_adapters_that_are_not_merged_may_come_and_go():
