@@ -13,7 +13,7 @@ from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.weights import Weights
 from tensor_ops_decode.weights.transforms import QUANTIZED_TYPES
 
-__all__ = ["DEFAULT_SEQ_LENGTH", "KernelSettings", "by_argument", "check_end_tokens", "check_names"]
+__all__ = ["DEFAULT_SEQ_LENGTH", "KernelSettings", "by_argument", "check_names"]
 
 #: The longest sequence where neither the caller nor the model asks for a shorter one.
 DEFAULT_SEQ_LENGTH = 2048
@@ -139,6 +139,16 @@ class KernelSettings:
         needed = limits.max_requests * limits.pages_per_request
         return replace(limits, num_pages=min(needed, self.max_num_pages or _MOST, _MOST))
 
+    def end_tokens_among(self, vocabulary: int, found: Iterable[int] = ()) -> frozenset[int]:
+        """Return what ends an answer: what was asked for, or those found that there are."""
+        if self.end_tokens is None:
+            return frozenset(token for token in found if token < vocabulary)
+        if (largest := max(self.end_tokens, default=0)) >= vocabulary:
+            raise ValueError(
+                f"eos_token_id must have tokens from 0 to {vocabulary - 1}, got {largest}"
+            )
+        return self.end_tokens
+
     @property
     def name_among_ranks(self) -> str:
         """What the ranks of the model in one process find each other by."""
@@ -227,12 +237,3 @@ def _end_tokens(given: Any) -> frozenset[int]:
         raise ValueError(
             f"eos_token_id must be a token, or a list of tokens, got {given!r:.80}"
         ) from None
-
-
-def check_end_tokens(tokens: Iterable[int], vocabulary: int) -> None:
-    """Raise a ValueError for end tokens that a model cannot choose."""
-    wrong = [token for token in tokens if token >= vocabulary]
-    if wrong:
-        raise ValueError(
-            f"eos_token_id must have tokens from 0 to {vocabulary - 1}, got {max(wrong)}"
-        )

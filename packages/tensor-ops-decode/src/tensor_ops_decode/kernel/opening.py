@@ -12,7 +12,7 @@ from tensor_ops_decode.executors.choice import Executor, ExecutorChoice
 from tensor_ops_decode.executors.memory_plan import PlannedProgram
 from tensor_ops_decode.executors.packed_file import PACKED, PackedFile, cache_folder
 from tensor_ops_decode.executors.sources import TensorArrays
-from tensor_ops_decode.kernel.arguments import DEFAULT_SEQ_LENGTH, KernelSettings, check_end_tokens
+from tensor_ops_decode.kernel.arguments import DEFAULT_SEQ_LENGTH, KernelSettings
 from tensor_ops_decode.kernel.export import ModelFacts
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.models import decoder_of
@@ -135,13 +135,11 @@ def open_model(
             "cache keeps the packed weights of files; leave it out beside ArrayWeights"
         )
     cache, decoder = cache_folder(settings.cache, weights.path), decoder_of(weights)
-    end_tokens = settings.end_tokens
-    if end_tokens is None:  # those that the model can choose
-        if weights.end_tokens is None and (problem := problem_with_end_tokens(weights)):
-            raise FileFormatError(problem)
-        found = end_tokens_of(weights) | (weights.end_tokens or set())
-        end_tokens = frozenset(token for token in found if token < decoder.vocabulary)
-    check_end_tokens(end_tokens, decoder.vocabulary)
+    only_files_say = settings.end_tokens is None and weights.end_tokens is None
+    if only_files_say and (problem := problem_with_end_tokens(weights)):
+        raise FileFormatError(problem)
+    found = end_tokens_of(weights) | (weights.end_tokens or set())
+    end_tokens = settings.end_tokens_among(decoder.vocabulary, found)
     quantize = settings.quantize, settings.quantize_head
 
     @functools.cache
@@ -233,8 +231,7 @@ def described_model(
 ) -> KernelModel:
     """Return the model of layers by hand: a program, and the names of its logits and tokens."""
     program, logits, tokens = described
-    end_tokens = settings.end_tokens or frozenset()
-    check_end_tokens(end_tokens, program.values[logits].columns)
+    end_tokens = settings.end_tokens_among(program.values[logits].columns)
     facts = ModelFacts(name, logits, tokens, 0, end_tokens, settings.activations)
     planned = PlannedProgram(program, choice, settings.num_workers, ranks)
     decided_by = settings.length_by, settings.options, settings.activations_by

@@ -19,7 +19,6 @@ from tensor_ops_decode.kernel.layers import Layers
 from tensor_ops_decode.kernel.opening import KernelModel, described_model, open_model
 from tensor_ops_decode.kernel.rank_facts import facts_of_ranks
 from tensor_ops_decode.kernel.session import Session
-from tensor_ops_decode.program import Program
 from tensor_ops_decode.program.phases import kinds_together
 from tensor_ops_decode.program.step_reads import StepReads
 from tensor_ops_decode.ranks.choice import chosen_ranks
@@ -203,7 +202,7 @@ class PersistentKernel(Session, Layers):
         with self._held():
             self._check_compilable("compile")
             executable = self._ranks.compiled(self._described, lambda: self._compiled(progress))
-            self._start(self.program, self._known_model().facts, executable)
+            self._start(executable)
             self._attached = {}  # the executable holds what it has not copied
 
     def _check_describing(self, where: str) -> None:
@@ -278,16 +277,6 @@ class PersistentKernel(Session, Layers):
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-    @property
-    def program(self) -> Program:
-        """What runs, as a plain value; of layers by hand, once they are compiled."""
-        return self._known_model().planned.program
-
-    def _known_model(self) -> KernelModel:
-        if self._model is None:
-            raise RuntimeError("the program is known once compile() has been called")
-        return self._model
 
     def explain(self) -> KernelExplanation:
         """Return which backend runs the kernel and why, its limits, its memory, what it reads."""

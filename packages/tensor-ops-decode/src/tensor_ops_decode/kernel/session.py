@@ -15,7 +15,7 @@ from tensor_ops_decode.arguments import check_seconds, whole
 from tensor_ops_decode.completion import TokenLogprob
 from tensor_ops_decode.errors import CapacityError, LogitsError, ProgramError
 from tensor_ops_decode.executors.choice import Executor
-from tensor_ops_decode.kernel.export import ModelFacts
+from tensor_ops_decode.kernel.opening import KernelModel
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.ranks.communicator import Communicator
@@ -39,8 +39,7 @@ class Session:
     """
 
     _executor: Executor
-    _program: Program
-    _facts: ModelFacts
+    _model: KernelModel | None
 
     def __init__(self, ranks: Communicator) -> None:
         self._ranks = ranks
@@ -50,10 +49,10 @@ class Session:
         self._executable: Any = None
         self._requests: Requests | None = None
 
-    def _start(self, program: Program, facts: ModelFacts, executable: Any) -> None:
-        """Let requests run on the executable of a program."""
-        self._program, self._facts = program, facts
-        self._requests = Requests(program, executable, facts.logits, facts.tokens, self._ranks)
+    def _start(self, executable: Any) -> None:
+        """Let requests run on the executable of the program."""
+        facts = self._known_model().facts
+        self._requests = Requests(self.program, executable, facts.logits, facts.tokens, self._ranks)
         self._executable = executable
 
     def close(self) -> None:
@@ -66,6 +65,16 @@ class Session:
             if executable is not None:
                 executable.close()
             self._ranks.close()
+
+    @property
+    def program(self) -> Program:
+        """What runs, as a plain value; of layers by hand, once they are compiled."""
+        return self._known_model().planned.program
+
+    def _known_model(self) -> KernelModel:
+        if self._model is None:
+            raise RuntimeError("the program is known once compile() has been called")
+        return self._model
 
     @property
     def backend(self) -> str:
@@ -189,8 +198,8 @@ class Session:
         ({}, 1)
         """
         with self._in_use() as requests:
-            new = checked_tokens(self._program, tokens, "what is to follow")
-            requests.find(request).extend(new, self._program.limits.longest)
+            new = checked_tokens(self.program, tokens, "what is to follow")
+            requests.find(request).extend(new, self.program.limits.longest)
 
     def has_room(self, length: int) -> bool:
         """Return whether a request may be added now, and come to so many tokens.
@@ -433,11 +442,11 @@ class Session:
                 f"with choose=False the caller chooses the tokens, by logits(); leave out {names}"
             )
         count = None if logprobs is None else whole("logprobs", logprobs, 0)
-        prompt, how = checked_request(self._program, tokens, max_new_tokens, sampling)
-        ends: Iterable[int] = self._facts.end_tokens
+        prompt, how = checked_request(self.program, tokens, max_new_tokens, sampling)
+        ends: Iterable[int] = self._known_model().facts.end_tokens
         if end_tokens is not None:
             has_any = np.size(end_tokens)
-            ends = checked_tokens(self._program, end_tokens, "end_tokens") if has_any else ()
+            ends = checked_tokens(self.program, end_tokens, "end_tokens") if has_any else ()
         ends = frozenset(() if ignore_eos else ends)
         return Request(prompt, ends, max_new_tokens, how, count, choose)
 
@@ -476,7 +485,8 @@ class Session:
         """Hold the lock and give the requests, with the default one if none was added."""
         with self._in_use() as requests:
             if not requests.were_added:
-                requests.add(Request([self._facts.start_token], frozenset(), None, Sampling()))
+                start = self._known_model().facts.start_token
+                requests.add(Request([start], frozenset(), None, Sampling()))
             yield requests
 
     def _check_open(self) -> None:
