@@ -78,8 +78,7 @@ def node_program(kind, sample, weight_type="f32", cache_dtype="float32", paged=T
         cache = Cache(*sample.cache, cache_dtype, paged)
         attributes["cache"] = builder.cache("cache", cache)
     node = Node(kind, "output", inputs, weights, {"output": "output"}, attributes)
-    for each in nodes_of(node, builder.names):
-        builder.add_node(each)
+    builder.add_nodes(nodes_of(node, builder.names))
     return builder.program(["output"]), tensors
 
 

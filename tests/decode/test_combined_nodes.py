@@ -146,13 +146,13 @@ def test_names_between_nodes_are_new():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda data, nodes: nodes["wide"]["weights"].pop("norm"), "rms_norm_linear"),
-        (lambda data, nodes: nodes["wide"]["weights"].update(more=["a"]), "'wide'"),
+        (lambda data, nodes: nodes["wide"]["weights"].pop("norm"), "'wide"),
+        (lambda data, nodes: nodes["wide"]["weights"].update(more=["a"]), "'wide"),
         (lambda data, nodes: nodes["wide"]["inputs"].update(x="absent"), "rms_norm_linear"),
         (lambda data, nodes: nodes["wide"]["inputs"].update(x=3), "wide|inputs"),
         (lambda data, nodes: nodes["wide"]["inputs"].update(residual="last"), "rms_norm_linear"),
         (lambda data, nodes: nodes["wide"]["outputs"].update(output="absent"), "rms_norm_linear"),
-        (lambda data, nodes: nodes["mlp"]["attributes"].update(eps=1e-5), "with_residual"),
+        (lambda data, nodes: nodes["mlp"]["attributes"].update(eps=1e-5), "'mlp'"),
         (lambda data, nodes: nodes["mlp"]["inputs"].pop("residual"), "with_residual"),
         (lambda data, nodes: nodes["y"]["inputs"].update(more="last"), "'y'"),
         (lambda data, nodes: nodes["y"].pop("weights"), "'y'|weights"),

@@ -8,7 +8,7 @@ import pytest
 
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.nodes import KINDS
-from tensor_ops_decode.program import Cache, Limits, Program, Tensor
+from tensor_ops_decode.program import Cache, Limits, Node, Program, Tensor
 from tensor_ops_decode.program.builder import Builder
 
 LIMITS = Limits(2, 8, 2, 64, 16, 8)
@@ -107,9 +107,10 @@ def test_a_node_that_does_not_fit_leaves_the_builder_as_it_was(builder):
 
 def test_nodes_that_are_added_together_are_all_there_or_none(builder):
     def add_with_residual(weight):
-        with builder.together():
-            builder.add("linear", {"x": "x"}, {"weight": weight}, output="y.product")
-            builder.add("add", {"a": "y.product", "b": "x"}, output="y")
+        output, weights = {"output": "y.product"}, {"weight": (weight,)}
+        product = Node("linear", "y.product", {"x": "x"}, weights, output, {})
+        output, inputs = {"output": "y"}, {"a": "y.product", "b": "x"}
+        builder.add_nodes([product, Node("add", "y", inputs, {}, output, {})])
 
     before = builder.program(["x"])
     with pytest.raises(ProgramError, match="columns of b must be 12, got 32"):

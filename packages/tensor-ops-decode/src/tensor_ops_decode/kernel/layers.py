@@ -361,11 +361,11 @@ class Layers:
         read = {slot: name_of(slot, each) for slot, each in inputs.items()} or {"tokens": "tokens"}
         check_residual(where, inputs.get("residual"), output)
         node = Node(kind, output.name, read, names, {"output": output.name}, attributes or {})
-        with self._builder.together():
-            for each in nodes_of(node, self._declared, self._builder.names):
-                # A product has the rows and columns of the sum of it and a residual.
-                is_alike = each.kind == "linear" or each.name == output.name
-                self._builder.add_node(each, (*output.dims, output.dtype) if is_alike else None)
+        nodes, declared = nodes_of(node, self._declared, self._builder.names), {}
+        for each in nodes:
+            if each.kind == "linear" or each is nodes[-1]:  # a sum has the sizes of its product
+                declared[each.name] = (*output.dims, output.dtype)
+        self._builder.add_nodes(nodes, declared)
         return output
 
     def _checked(self, kind: str, output: KernelTensor) -> str:

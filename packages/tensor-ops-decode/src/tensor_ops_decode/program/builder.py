@@ -1,8 +1,7 @@
 """Adds nodes to a program one by one, each checked when it is added."""
 
-import contextlib
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from tensor_ops_decode.errors import ProgramError
@@ -91,13 +90,11 @@ class Builder:
         attributes: Mapping[str, Any] | None = None,
         *,
         output: str | Mapping[str, str],
-        declared: tuple[object, ...] | None = None,
     ) -> str:
         """Add a node and return the name of its output, which is the node's name too.
 
         For a kind with several outputs, `output` maps each slot to a name, and the name of the
-        first slot is the node's. If `declared` is given, it is the rows, the columns and the dtype
-        that the output must have.
+        first slot is the node's.
 
         Raises
         ------
@@ -111,39 +108,35 @@ class Builder:
             slot: (names,) if isinstance(names, str) else tuple(names)
             for slot, names in (weights or {}).items()
         }
-        node = Node(kind, name, dict(inputs), lists, outputs, dict(attributes or {}))
-        self.add_node(node, declared)
+        self.add_nodes([Node(kind, name, dict(inputs), lists, outputs, dict(attributes or {}))])
         return name
 
-    def add_node(self, node: Node, declared: tuple[object, ...] | None = None) -> None:
-        """Add a node that has been made already, as `add` adds one."""
-        where = f"{node.kind} {node.name!r}"
-        if not self._values.keys().isdisjoint(node.outputs.values()):
-            raise ProgramError(f"{where}: a value of this name exists already")
-        known, caches = self._values, self._caches
-        given = given_to(where, node, self.limits, self._tensors, caches, known, before="layer")
-        made = outputs_of(KINDS[node.kind], given)
-        value = made[0].value
-        rows = self.limits.rows(value.rows)
-        found = (rows, value.columns, value.dtype)
-        if declared not in (None, found):
-            raise ProgramError(
-                f"{where}: its output has rows, columns and dtype {found}, declared are {declared}"
-            )
-        self._values.update({each.name: each for each in made})
-        self._nodes.append(node)
+    def add_nodes(
+        self, nodes: Iterable[Node], declared: Mapping[str, tuple[object, ...]] | None = None
+    ) -> None:
+        """Add nodes, as `add` does: all, or none if one does not fit.
 
-    @contextlib.contextmanager
-    def together(self) -> Iterator[None]:
-        """Add several nodes or none: an error takes back those that came before it."""
-        count = len(self._nodes)
-        try:
-            yield
-        except BaseException:
-            for name in (name for node in self._nodes[count:] for name in node.outputs.values()):
-                del self._values[name]
-            del self._nodes[count:]
-            raise
+        The first output of a node that is `declared`, by its name, must have these rows, columns
+        and this dtype.
+        """
+        known, nodes = dict(self._values), list(nodes)
+        for node in nodes:
+            where = f"{node.kind} {node.name!r}"
+            if not known.keys().isdisjoint(node.outputs.values()):
+                raise ProgramError(f"{where}: a value of this name exists already")
+            parts = self.limits, self._tensors, self._caches
+            given = given_to(where, node, *parts, known, before="layer")
+            made = outputs_of(KINDS[node.kind], given)
+            value, wanted = made[0].value, (declared or {}).get(made[0].name)
+            found = (self.limits.rows(value.rows), value.columns, value.dtype)
+            if wanted not in (None, found):
+                raise ProgramError(
+                    f"{where}: its output has rows, columns and dtype {found}, declared are "
+                    f"{wanted}"
+                )
+            known.update({each.name: each for each in made})
+        self._values = known
+        self._nodes += nodes
 
     def rename(self, old: str, new: str) -> None:
         """Give a value another name, and the node that is named after it."""

@@ -13,11 +13,11 @@ from tensor_ops_decode.program.records import Node, Parts, Value, new_name
 
 __all__ = ["from_version_1", "nodes_of"]
 
-# The inputs, weights and attributes of each kind, which may have biases too.
-_SLOTS: dict[str, tuple[set[str], set[str], set[str]]] = {
-    "linear": ({"x", "residual"}, {"weight"}, set()),  # without a residual it is no combined one
-    "rms_norm_linear": ({"x"}, {"norm", "weight"}, {"eps"}),
-    "silu_mul_linear_with_residual": ({"x", "residual"}, {"weight"}, set()),
+# By kind. Without a residual, `linear` is one node.
+_INPUTS = {
+    "linear": {"x", "residual"},
+    "rms_norm_linear": {"x"},
+    "silu_mul_linear_with_residual": {"x", "residual"},
 }
 
 
@@ -27,11 +27,11 @@ def nodes_of(node: Node, *taken: Container[str]) -> list[Node]:
     Parameters
     ----------
     node : Node
-        With all inputs of its kind; a weight that it lacks is missing in what is returned.
+        Of any kind. What its slots have too little or too much, those of the nodes have.
     *taken : container of str
         The names that values between the nodes must not have.
     """
-    if node.kind not in _SLOTS or (node.kind == "linear" and "residual" not in node.inputs):
+    if _INPUTS.get(node.kind) != set(node.inputs):
         return [node]
     nodes: list[Node] = []
 
@@ -45,45 +45,28 @@ def nodes_of(node: Node, *taken: Container[str]) -> list[Node]:
     x, weights = node.inputs["x"], dict(node.weights)
     if node.kind == "rms_norm_linear":
         norm = {"weight": weights.pop("norm")} if "norm" in weights else {}
-        x = add("rms_norm", "norm", x, norm, node.attributes)
-        return [
-            *nodes,
-            replace(node, kind="linear", inputs={"x": x}, weights=weights, attributes={}),
-        ]
+        inputs = {"x": add("rms_norm", "norm", x, norm, node.attributes)}
+        return [*nodes, replace(node, kind="linear", inputs=inputs, weights=weights, attributes={})]
     if node.kind == "silu_mul_linear_with_residual":
         x = add("silu_mul", "hidden", x, {}, {})
-    product = add("linear", "product", x, weights, {})
-    inputs = {"a": product, "b": node.inputs["residual"]}
-    return [*nodes, replace(node, kind="add", inputs=inputs, weights={}, attributes={})]
+    inputs = {"a": add("linear", "product", x, weights, {}), "b": node.inputs["residual"]}
+    return [*nodes, replace(node, kind="add", inputs=inputs, weights={})]
 
 
 def from_version_1(program: Parts) -> Parts:
-    """Return the parts of a program of version 1 as those of the same program today.
-
-    A node that has not the form of its kind stays as it is, for the rules of programs to report.
-    """
-    values = {TOKENS.name: TOKENS.value, **program.values}
-    made: dict[str, Value] = {}
-    taken = {*values, *(node.name for node in program.nodes)}
-
-    nodes: list[Node] = []
+    """Return the parts of a program of version 1 as those of the same program today."""
+    values: dict[Any, Value] = dict(program.values)
+    taken, nodes = {node.name for node in program.nodes}, list[Node]()
     for node in program.nodes:
-        if not _has_form(node, values):
+        x, of_output = node.inputs.get("x"), values.get(node.outputs.get("output"))
+        of_x = TOKENS.value if x == TOKENS.name else values.get(x)
+        if of_x is None or of_output is None:  # which the rules of programs report
             nodes.append(node)
             continue
-        x, y = values[node.inputs["x"]], values[node.outputs["output"]]
-        columns = {"rms_norm": x.columns, "silu_mul": x.columns // 2, "linear": y.columns}
-        *inner, last = nodes_of(node, taken, made)
-        made |= {each.name: Value(x.rows, columns[each.kind], "float32") for each in inner}
+        columns = {"rms_norm": of_x.columns, "silu_mul": of_x.columns // 2}
+        *inner, last = nodes_of(node, taken, values)
+        for each in inner:
+            size = columns.get(each.kind, of_output.columns)
+            values[each.name] = Value(of_x.rows, size, "float32")
         nodes += [*inner, last]
-    return replace(program, values={**program.values, **made}, nodes=tuple(nodes))
-
-
-def _has_form(node: Node, values: Mapping[str, Value]) -> bool:
-    """Return whether a node is a combined one with all that it needs."""
-    given = set(node.inputs), set(node.weights) - {"bias"}, set(node.attributes)
-    return (
-        _SLOTS.get(node.kind) == given
-        and set(node.outputs) == {"output"}
-        and values.keys() >= {node.inputs["x"], node.outputs["output"]}
-    )
+    return replace(program, values=values, nodes=tuple(nodes))
