@@ -3,7 +3,6 @@
 from typing import Any
 
 from tensor_ops_opencl.arguments import Array, Elements
-
 from tensor_ops_opencl.iteration import ELEMENTS
 from tensor_ops_opencl.op import op
 
