@@ -1,4 +1,4 @@
-// Every name of a backend that a user may write, and what it stands for: tensor_ops/backends/names.py.
+// Every backend name that a user may write, and what it stands for: tensor_ops/backends/names.py.
 #pragma once
 
 #include <algorithm>
