@@ -32,7 +32,7 @@ def make_counting(make, runner, wrap_executables):
 class Counting:
     """An executable that notes the steps of each of its calls, which take `seconds` of its clock.
 
-    It is interrupted before or after steps in a row if `interrupt` says so.
+    It is interrupted before or after its steps if `interrupt` says so.
     """
 
     def __init__(self, executable):
@@ -43,17 +43,21 @@ class Counting:
         return getattr(self._executable, name)
 
     def run(self, *counts):
+        self._interrupt("before")
         self._executable.run(*counts)
+        self._interrupt("after")
         self._note(1)
 
     def run_steps(self, *given):
-        if self.interrupt == "before":
-            raise KeyboardInterrupt
+        self._interrupt("before")
         chosen = self._executable.run_steps(*given)
-        if self.interrupt == "after":
-            raise KeyboardInterrupt
+        self._interrupt("after")
         self._note(len(chosen))
         return chosen
+
+    def _interrupt(self, place):
+        if self.interrupt == place:
+            raise KeyboardInterrupt
 
     def _note(self, num_steps):
         self.calls.append(num_steps)
