@@ -1,22 +1,26 @@
 #include "binding/decode_executable.h"
 
-#include "binding/python.h"
-#include "declaration/errors.h"
 #include "decode/program/activation_names.h"
 
 namespace py = pybind11;
 
 namespace tensor_ops {
+namespace {
 
 using decode::StepArray;
 
-py::dict dict_of(const std::vector<std::pair<const char*, std::size_t>>& memory) {
+// A negative number is as much out of range as the number it becomes.
+std::size_t size(std::int64_t number) { return static_cast<std::size_t>(number); }
+
+}  // namespace
+
+py::dict dict_of(const decode::MemorySizes& memory) {
   py::dict sizes;
   for (const auto& [what, bytes] : memory) sizes[what] = bytes;
   return sizes;
 }
 
-std::function<void(std::size_t, std::size_t)> progress_calls(const py::object& progress) {
+decode::Progress progress_calls(const py::object& progress) {
   return [&progress](std::size_t done, std::size_t all) {
     const AcquiredGil acquired;
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
@@ -38,50 +42,13 @@ std::size_t workers_from(const py::object& given, std::size_t most) {
   return static_cast<std::size_t>(value);
 }
 
-void BoundExecutor::run(std::int64_t num_tokens, std::int64_t num_selected) {
-  // A negative number is as much out of range as the number it becomes.
-  const auto tokens = static_cast<std::size_t>(num_tokens);
-  const auto selected = static_cast<std::size_t>(num_selected);
-  without_gil([&] { executor().run(tokens, selected); });
-  after_step();
-}
-
-py::array_t<std::int32_t> BoundExecutor::run_steps(
-    std::int64_t num_tokens, std::int64_t num_steps, const std::string& output,
-    const std::vector<std::vector<std::int32_t>>& end_tokens) {
-  const auto tokens = static_cast<std::size_t>(num_tokens);
-  const decode::StepsInRow steps{tokens, static_cast<std::size_t>(num_steps), output, end_tokens};
-  const auto chosen = without_gil([&] { return executor().run_steps(steps); });
-  after_step();
-  return py::array_t<std::int32_t>(std::vector<std::size_t>{chosen.size() / tokens, tokens},
-                                   chosen.data());
-}
-
-py::object BoundExecutor::first_nan(std::int64_t num_tokens, std::int64_t num_selected,
-                                    std::size_t slot) {
-  const std::size_t found = without_gil([&] {
-    return executor().first_nan(static_cast<std::size_t>(num_tokens),
-                                static_cast<std::size_t>(num_selected), slot);
-  });
-  if (found == executor().program().nodes.size()) return py::none();
-  return py::int_(found);
-}
-
-std::vector<std::vector<std::size_t>> BoundExecutor::phases() const {
-  std::vector<std::vector<std::size_t>> found;
-  for (const decode::Phase& phase : executor().phases()) found.push_back(phase.nodes);
-  return found;
-}
-
-void BoundExecutor::close() {
-  without_gil([&] { executor().close(); });
-}
-
-void BoundExecutor::make_properties() {
-  options_["activations"] = decode::activation_name(executor().activations());
-  const auto& memory = executor().arrays().memory();
+BoundExecutable::BoundExecutable(std::unique_ptr<decode::Executor> executor,
+                                 std::shared_ptr<decode::Exchange> exchange)
+    : driver_(std::move(executor), std::move(exchange)) {
+  options_["activations"] = decode::activation_name(driver_.executor().activations());
+  const auto& memory = driver_.arrays().memory();
   const py::capsule owner = owner_of(memory);
-  for (const StepArray& array : executor().arrays().all()) {
+  for (const StepArray& array : driver_.arrays().all()) {
     const char* const type = array.type == StepArray::Type::kInt32     ? "int32"
                              : array.type == StepArray::Type::kFloat32 ? "float32"
                                                                        : "uint64";
@@ -90,6 +57,53 @@ void BoundExecutor::make_properties() {
     arrays_[py::str(array.name)] =
         py::array(py::dtype(type), shape, memory.get() + array.offset, owner);
   }
+}
+
+void BoundExecutable::run(std::int64_t num_tokens, std::int64_t num_selected) {
+  without_gil([&] { driver_.run(size(num_tokens), size(num_selected)); });
+  after_step();
+}
+
+py::array_t<std::int32_t> BoundExecutable::run_steps(
+    std::int64_t num_tokens, std::int64_t num_steps, const std::string& output,
+    const std::vector<std::vector<std::int32_t>>& end_tokens) {
+  const std::size_t tokens = size(num_tokens);
+  const decode::StepsInRow steps{tokens, size(num_steps), output, end_tokens};
+  const auto chosen = without_gil([&] { return driver_.run_steps(steps); });
+  after_step();
+  return py::array_t<std::int32_t>(std::vector<std::size_t>{chosen.size() / tokens, tokens},
+                                   chosen.data());
+}
+
+py::object BoundExecutable::first_nan(std::int64_t num_tokens, std::int64_t num_selected,
+                                      std::size_t slot) {
+  const std::size_t found =
+      without_gil([&] { return driver_.first_nan(size(num_tokens), size(num_selected), slot); });
+  if (found == driver_.program().nodes.size()) return py::none();
+  return py::int_(found);
+}
+
+py::dict BoundExecutable::profile(std::int64_t num_tokens, std::int64_t num_selected) {
+  const decode::StepProfile times =
+      without_gil([&] { return driver_.profile(size(num_tokens), size(num_selected)); });
+  const std::vector<std::size_t> shape{times.workers, times.work.size() / times.workers};
+  using namespace py::literals;
+  return py::dict("seconds"_a = times.whole, "work"_a = py::array_t(shape, times.work.data()),
+                  "wait"_a = py::array_t(shape, times.wait.data()));
+}
+
+double BoundExecutable::read_bandwidth() {
+  return without_gil([&] { return driver_.read_bandwidth(); });
+}
+
+std::vector<std::vector<std::size_t>> BoundExecutable::phases() const {
+  std::vector<std::vector<std::size_t>> found;
+  for (const decode::Phase& phase : driver_.executor().phases()) found.push_back(phase.nodes);
+  return found;
+}
+
+void BoundExecutable::close() {
+  without_gil([&] { driver_.close(); });
 }
 
 }  // namespace tensor_ops

@@ -1,4 +1,4 @@
-// What the executables of all native backends are to Python.
+// What the executables of all native backends are to Python, and what makes them.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -6,22 +6,19 @@
 #include <pybind11/stl.h>
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "binding/python.h"
-#include "decode/serving/executor.h"
+#include "declaration/errors.h"
+#include "decode/serving/driver.h"
 
 namespace tensor_ops {
 
-template <class Function>
-auto without_gil(Function function) {
-  const ReleasedGil released;
-  return function();
-}
+// Adds supports_program(), program_memory(), compile_program() and the class Executable, and what
+// else a package has for programs, which defines it.
+void add_decode(pybind11::module_& module);
 
 // An object that keeps shared memory.
 template <class T>
@@ -32,54 +29,63 @@ pybind11::capsule owner_of(const std::shared_ptr<T>& memory) {
 }
 
 // The bytes that are taken, by what takes them.
-pybind11::dict dict_of(const std::vector<std::pair<const char*, std::size_t>>& memory);
+pybind11::dict dict_of(const decode::MemorySizes& memory);
+
+// What require() throws as an Error, which is the reason why a program cannot run; None if nothing.
+template <class Require>
+pybind11::object reason_of(Require require) {
+  try {
+    require();
+  } catch (const Error& error) {
+    return pybind11::str(error.what());
+  }
+  return pybind11::none();
+}
 
 // Calls a Python function, unless it is None, from a thread that has let go of the GIL. A signal
 // may end the work between two calls. `progress` has to outlive the function.
-std::function<void(std::size_t, std::size_t)> progress_calls(const pybind11::object& progress);
+decode::Progress progress_calls(const pybind11::object& progress);
 
 // An int from 1 to `most`. Throws TypeError and ValueError, which name no function: those who load
 // a model pass the number to several.
 std::size_t workers_from(const pybind11::object& given, std::size_t most);
 
-// An executor with NumPy arrays over the arrays of its steps.
-class BoundExecutor {
+// An executor and its driver, with NumPy arrays over the arrays of its steps.
+class BoundExecutable {
  public:
-  BoundExecutor() = default;
-  BoundExecutor(const BoundExecutor&) = delete;
-  BoundExecutor& operator=(const BoundExecutor&) = delete;
-  virtual ~BoundExecutor() = default;
+  BoundExecutable(std::unique_ptr<decode::Executor> executor,
+                  std::shared_ptr<decode::Exchange> exchange);
+  BoundExecutable(const BoundExecutable&) = delete;
+  BoundExecutable& operator=(const BoundExecutable&) = delete;
+  virtual ~BoundExecutable() = default;
 
   void run(std::int64_t num_tokens, std::int64_t num_selected);
   pybind11::array_t<std::int32_t> run_steps(
       std::int64_t num_tokens, std::int64_t num_steps, const std::string& output,
       const std::vector<std::vector<std::int32_t>>& end_tokens);
   pybind11::object first_nan(std::int64_t num_tokens, std::int64_t num_selected, std::size_t slot);
+  pybind11::dict profile(std::int64_t num_tokens, std::int64_t num_selected);
+  double read_bandwidth();
   virtual void close();
 
   pybind11::dict arrays() const { return arrays_; }
   pybind11::dict options() const { return options_; }
-  pybind11::dict memory() const { return dict_of(executor().memory()); }
-  std::size_t num_workers() const { return executor().num_workers(); }
+  pybind11::dict memory() const { return dict_of(driver_.executor().memory()); }
+  std::size_t num_workers() const { return driver_.executor().num_workers(); }
   // The numbers of the nodes that run together.
   std::vector<std::vector<std::size_t>> phases() const;
 
  protected:
-  // What is called at each step.
-  virtual decode::Executor& executor() const = 0;
   // Called with the GIL.
   virtual void after_step() {}
-  // Makes the arrays and the options; to be called once there is an executor.
-  void make_properties();
 
-  pybind11::dict options_;
+  decode::Driver driver_;
 
  private:
-  pybind11::dict arrays_;
+  pybind11::dict arrays_, options_;
 };
 
-// The class of a backend's executables, which are derived from BoundExecutor, with the methods of
-// those of all backends but profile().
+// The class of a backend's executables, which are BoundExecutables.
 template <class Bound>
 pybind11::class_<Bound> executable_class(pybind11::module_& module) {
   using namespace pybind11::literals;
@@ -91,6 +97,10 @@ pybind11::class_<Bound> executable_class(pybind11::module_& module) {
            "Run steps that are fed what `output` of the one before has; return what each chose.")
       .def("first_nan", &Bound::first_nan, "num_tokens"_a, "num_selected"_a, "slot"_a,
            "Run the step again; return the first node whose result has NaN in a row of a slot.")
+      .def("profile", &Bound::profile, "num_tokens"_a, "num_selected"_a,
+           "Run one step, and return how long each worker worked and waited for each node.")
+      .def("read_bandwidth", &Bound::read_bandwidth,
+           "Read all weights without computing; return bytes per second.")
       .def("close", &Bound::close, "Free all memory but that of `arrays`.")
       .def_property_readonly("arrays", &Bound::arrays)
       .def_property_readonly("memory", &Bound::memory)

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "binding/decode_executable.h"
-#include "binding/python.h"
 #include "declaration/errors.h"
 #include "decode/ranks/callback_exchange.h"
 #include "decode/ranks/exchange_sizes.h"
@@ -127,6 +126,7 @@ std::size_t GivenRanks::rank_here() const {
 
 std::shared_ptr<decode::Exchange> GivenRanks::exchange(const decode::Program& program,
                                                        std::size_t most_rows) const {
+  decode::check_ranks(program, rank_, world_size_);
   const std::size_t most =
       world_size_ == 1 ? 0 : decode::most_sent(program, world_size_, most_rows);
   if (most == 0) return nullptr;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "binding/python.h"
 #include "decode/program/program.h"
 #include "decode/ranks/exchange.h"
 
@@ -24,7 +25,8 @@ class GivenRanks {
   std::size_t rank_here() const;
   // How the nodes of this program exchange values: in a window that all ranks share, if they have
   // one, else by the object's own exchange(). Null for one rank, and where no node exchanges any.
-  // All ranks have to ask for it. most_rows: that run together. Throws what the object does.
+  // All ranks have to ask for it. most_rows: that run together. Throws ValueError for the program
+  // of another rank, and what the object does.
   std::shared_ptr<decode::Exchange> exchange(const decode::Program& program,
                                              std::size_t most_rows = decode::kAbsent) const;
 
@@ -33,11 +35,12 @@ class GivenRanks {
   std::size_t rank_ = 0, world_size_ = 1;
 };
 
-// Returns made(), which makes the executable of a rank. If it throws, the other ranks are told.
+// Returns made(), which makes the executor of a rank without the GIL. If it throws, the other ranks
+// are told.
 template <class Make>
 auto made_for_ranks(const std::shared_ptr<decode::Exchange>& exchange, Make made) {
   try {
-    return made();
+    return without_gil(made);
   } catch (const std::exception& error) {
     if (exchange) exchange->leave("has failed: " + decode::first_line_of(error));
     throw;

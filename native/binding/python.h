@@ -121,6 +121,12 @@ class AcquiredGil {
   PyGILState_STATE state_;
 };
 
+template <class Function>
+auto without_gil(Function function) {
+  const ReleasedGil released;
+  return function();
+}
+
 // The first line of the Python exception that is set, which is then cleared.
 std::string take_error_text();
 

@@ -23,10 +23,10 @@ struct tensor_ops_model {
                    std::optional<tensor_ops::decode::ActivationType> activations,
                    std::size_t num_workers)
       : exported(std::move(opened)),
-        executor(tensor_ops::decode::make_executor(exported, {activations, num_workers})) {}
+        driver(tensor_ops::decode::make_executor(exported, {activations, num_workers})) {}
 
   const tensor_ops::decode::ExportedModel exported;
-  const std::unique_ptr<tensor_ops::decode::Executor> executor;
+  tensor_ops::decode::Driver driver;
   std::mutex in_use;
   // The model is driven by sequences, by arrays, or by nothing yet.
   std::unique_ptr<tensor_ops::decode::Sequences> sequences;
@@ -63,7 +63,7 @@ class Held {
   Held(const char* function, tensor_ops_model* pointer)
       : function_(function), model_(given(function, "model", pointer)) {
     // Before the lock, which may have been held when the process forked.
-    if (const char* const lost = model_.executor->lost_by_fork())
+    if (const char* const lost = model_.driver.executor().lost_by_fork())
       throw Error(text(function,
                        ": the process was forked after the model was opened, and the child has "
                        "none of its ",
@@ -77,14 +77,14 @@ class Held {
   decode::Sequences& sequences() const {
     if (model_.has_arrays) refuse("by the arrays of its steps");
     if (!model_.sequences)
-      model_.sequences = std::make_unique<decode::Sequences>(
-          *model_.executor, model_.exported.logits, model_.exported.tokens);
+      model_.sequences = std::make_unique<decode::Sequences>(model_.driver, model_.exported.logits,
+                                                             model_.exported.tokens);
     return *model_.sequences;
   }
-  decode::Executor& executor() const {
+  decode::Driver& driver() const {
     if (model_.sequences) refuse("by sequences");
     model_.has_arrays = true;
-    return *model_.executor;
+    return model_.driver;
   }
 
  private:
@@ -144,7 +144,7 @@ tensor_ops_status model_facts(const tensor_ops_model* model, tensor_ops_model_fa
     const tensor_ops_model& of = given("facts", "model", model);
     tensor_ops_model_facts& to = given_struct("facts", "facts", "tensor_ops_model_facts", facts);
     const decode::ExportedModel& from = of.exported;
-    const decode::Executor& executor = *of.executor;
+    const decode::Executor& executor = of.driver.executor();
     const decode::Program& program = executor.program();
     const auto& limits = program.limits;
     const auto number = [](std::size_t size) { return static_cast<std::int32_t>(size); };
@@ -262,7 +262,7 @@ tensor_ops_status step_array(tensor_ops_model* model, const char* name,
     const std::string wanted = &given("step_array", "name", name);
     tensor_ops_step_array& to = given_struct("step_array", "array", "tensor_ops_step_array", array);
     const Held held("step_array", model);
-    const decode::StepArrays& arrays = held.executor().arrays();
+    const decode::StepArrays& arrays = held.driver().arrays();
     for (const decode::StepArray& each : arrays.all()) {
       if (each.name != wanted) continue;
       to = {to.size,
@@ -282,11 +282,11 @@ tensor_ops_status run_step(tensor_ops_model* model, std::int32_t num_tokens,
                            std::int32_t num_selected, tensor_ops_error* error) {
   return guarded(error, [&] {
     const Held held("run_step", model);
-    const auto& limits = held->executor->program().limits;
+    const auto& limits = held->driver.program().limits;
     const auto most = static_cast<std::int64_t>(limits.max_tokens);
     const auto tokens = require_from("run_step", "num_tokens", num_tokens, 1, most);
     const auto selected = require_from("run_step", "num_selected", num_selected, 0, most);
-    held.executor().run(tokens, selected);
+    held.driver().run(tokens, selected);
   });
 }
 
@@ -299,21 +299,21 @@ tensor_ops_status run_steps(tensor_ops_model* model, tensor_ops_steps* steps,
     decode::StepsInRow row{0, 0, &given(here, "output", wanted.output), {}};
     std::int32_t* const chosen = &given(here, "chosen", wanted.chosen);
     const Held held(here, model);
-    const auto& limits = held->executor->program().limits;
+    const auto& limits = held->driver.program().limits;
     row.num_tokens = require_from(here, "num_tokens", wanted.num_tokens, 1,
                                   static_cast<std::int64_t>(limits.max_tokens));
     row.num_steps = require_from(here, "num_steps", wanted.num_steps, 1,
                                  static_cast<std::int64_t>(limits.max_seq_length));
-    const double most = wanted.max_seconds;  // 0: no limit
-    if (!(most >= 0)) throw ValueError(text(here, ": max_seconds must be 0 or larger, got ", most));
+    row.max_seconds = wanted.max_seconds;
+    if (!(row.max_seconds >= 0))
+      throw ValueError(text(here, ": max_seconds must be 0 or larger, got ", row.max_seconds));
     row.end_tokens.resize(row.num_tokens);
     if (wanted.end_tokens) {
       const std::int32_t* const counts = &given(here, "end_token_counts", wanted.end_token_counts);
       for (std::size_t i = 0; i < row.num_tokens; ++i)
         row.end_tokens[i] = token_list(here, "end_tokens", wanted.end_tokens[i], counts[i]);
     }
-    decode::Executor& executor = held.executor();
-    const auto all = most > 0 ? run_steps_within(executor, row, most) : executor.run_steps(row);
+    const auto all = held.driver().run_steps(row);
     std::copy(all.begin(), all.end(), chosen);
     wanted.steps_done = static_cast<std::int32_t>(all.size() / row.num_tokens);
   });

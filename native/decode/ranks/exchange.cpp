@@ -13,8 +13,6 @@ std::string place_of(const ExchangeTag& tag) {
               tag.columns, " columns");
 }
 
-}  // namespace
-
 std::uint64_t hash_of_arrays(const Step& step) {
   // FNV-1a by numbers instead of bytes.
   constexpr std::uint64_t kPrime = 1099511628211u;
@@ -30,29 +28,41 @@ std::uint64_t hash_of_arrays(const Step& step) {
   return hash;
 }
 
+}  // namespace
+
 std::string first_line_of(const std::exception& error) {
   const std::string what = error.what();
   return what.substr(0, what.find('\n'));
 }
 
-std::size_t least_received(const ExchangeBuffers& buffers, std::size_t world_size) {
-  float least = buffers.received[0];
-  for (std::size_t rank = 1; rank < world_size; ++rank)
-    least = std::min(least, buffers.received[rank * buffers.stride]);
-  return static_cast<std::size_t>(least);
-}
-
 Exchange::~Exchange() = default;
 
-void Exchange::meet(const ExchangeTag& tag) {
+void Exchange::begin_step(const Step& step) {
+  step_.arrays = hash_of_arrays(step);
+  step_.step = step.number;
+}
+
+void Exchange::meet(std::size_t node, std::size_t rows, std::size_t columns) {
+  const auto number = [](std::size_t size) { return static_cast<std::uint32_t>(size); };
   paused_ = {};
   try {
-    wait_for_others(tag);
+    wait_for_others({step_.arrays, step_.step, number(node), number(rows), number(columns)});
   } catch (const std::exception& error) {
-    leave("has failed: " + first_line_of(error));
+    failure_ = first_line_of(error);
+    leave("has failed: " + failure_);
     throw;
   }
   ++num_done_;
+}
+
+std::size_t Exchange::least(std::size_t number, std::size_t node) {
+  const ExchangeBuffers exchanged = buffers(num_done_, 1);
+  *exchanged.sent = static_cast<float>(number);
+  meet(node, 1, 1);
+  float least = exchanged.received[0];
+  for (std::size_t rank = 1; rank < world_size_; ++rank)
+    least = std::min(least, exchanged.received[rank * exchanged.stride]);
+  return static_cast<std::size_t>(least);
 }
 
 void Exchange::require_equal(const ExchangeTag& own, const ExchangeTag& other, std::size_t rank,

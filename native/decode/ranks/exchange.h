@@ -20,15 +20,12 @@ namespace tensor_ops::decode {
 // What an exchange is about. Ranks that exchange values at the same time must agree on it: else
 // they run different programs, or different steps of one.
 struct ExchangeTag {
-  std::uint64_t arrays;  // hash_of_arrays() of the step
+  // Differs, almost surely, where steps have other tokens, positions, slots or selected rows.
+  std::uint64_t arrays;
   std::uint32_t step, node, rows, columns;
 
   std::size_t count() const { return std::size_t{rows} * columns; }
 };
-
-// A number that differs, almost surely, where steps have other tokens, positions, slots or
-// selected rows.
-std::uint64_t hash_of_arrays(const Step& step);
 
 // What an exchange asks of its surroundings. Each function may throw, which ends the exchange.
 class RankCalls {
@@ -47,9 +44,6 @@ class RankCalls {
 // The first line of what an error says.
 TENSOR_OPS_SHARED std::string first_line_of(const std::exception& error);
 
-// The least of one number that each rank has sent.
-std::size_t least_received(const ExchangeBuffers& buffers, std::size_t world_size);
-
 class TENSOR_OPS_SHARED Exchange {
  public:
   Exchange(std::size_t rank, std::size_t world_size) : rank_(rank), world_size_(world_size) {}
@@ -65,9 +59,16 @@ class TENSOR_OPS_SHARED Exchange {
   // The vectors of one exchange, by num_done() before it and their length. What was received stays
   // until this rank begins the exchange after the next.
   virtual ExchangeBuffers buffers(std::uint32_t num_done, std::size_t count) const = 0;
-  // Called by one thread, once all have written what is sent: waits until all ranks have done so.
-  // Throws what RankCalls does. After that the ranks cannot meet again.
-  void meet(const ExchangeTag& tag);
+  // Called before each step: what is exchanged from now on belongs to it.
+  void begin_step(const Step& step);
+  // Called by one thread, once all have written what is sent: waits until all ranks have done so,
+  // at the same node and with as many rows of as many columns. Throws what RankCalls does. After
+  // that the ranks cannot meet again.
+  void meet(std::size_t node, std::size_t rows, std::size_t columns);
+  // Why the ranks cannot meet again; empty as long as they can.
+  const std::string& failure() const { return failure_; }
+  // The least of a number that each rank has. They meet at `node`, which is beyond all nodes.
+  std::size_t least(std::size_t number, std::size_t node);
   // For how long the last meet() had no processor, because it had given it away.
   std::chrono::nanoseconds paused() const { return paused_; }
   // Tells the others that this rank will not come any more: `why` goes on after "rank 1". Only the
@@ -85,6 +86,8 @@ class TENSOR_OPS_SHARED Exchange {
  private:
   const std::size_t rank_, world_size_;
   std::uint32_t num_done_ = 0;
+  ExchangeTag step_{};  // the tags of a step begin so
+  std::string failure_;
 };
 
 }  // namespace tensor_ops::decode

@@ -19,13 +19,13 @@ bool contains(const std::vector<std::int32_t>& tokens, std::int32_t token) {
 
 }  // namespace
 
-Sequences::Sequences(Executor& executor, const std::string& logits, std::string tokens)
-    : executor_(executor),
-      limits_(executor.program().limits),
-      step_(executor.arrays().step()),
+Sequences::Sequences(Driver& driver, const std::string& logits, std::string tokens)
+    : driver_(driver),
+      limits_(driver.program().limits),
+      step_(driver.arrays().step()),
       longest_(longest_sequence(limits_)),
       tokens_name_(std::move(tokens)) {
-  const Program& program = executor.program();
+  const Program& program = driver.program();
   if (std::min(limits_.max_tokens, limits_.max_selected) < limits_.max_requests)
     throw ValueError(text("sequences need a step with room for a selected token of each of ",
                           limits_.max_requests, " slots, but the program's max_tokens is ",
@@ -36,7 +36,7 @@ Sequences::Sequences(Executor& executor, const std::string& logits, std::string 
       throw ValueError(text("sequences run their last token again, which a state, such as '",
                             cache.name, "', does not allow; run steps of its arrays instead"));
   const Value &chosen = *find_output(program, tokens_name_), &row = *find_output(program, logits);
-  const StepArrays& arrays = executor.arrays();
+  const StepArrays& arrays = driver.arrays();
   chosen_ = reinterpret_cast<const std::int32_t*>(arrays.value(tokens_name_));
   chosen_by_token_ = chosen.rows == Rows::kTokens;
   logits_ = reinterpret_cast<const float*>(arrays.value(logits));
@@ -98,7 +98,7 @@ void Sequences::set_sampling(std::int64_t number, const tensor_ops_sampling& sam
 
 void Sequences::append(std::int64_t number, const std::int32_t* tokens, std::size_t count) {
   Sequence& sequence = find(number);
-  const StepArrays& arrays = executor_.arrays();
+  const StepArrays& arrays = driver_.arrays();
   for (std::size_t i = 0; i < count; ++i)
     if (!arrays.is_word(tokens[i]))
       throw ValueError(
@@ -164,7 +164,7 @@ std::vector<std::vector<std::int32_t>> Sequences::generate(
     const std::int32_t last = continuation.tokens->back();
     return continuation.sequence->has_next || continuation.tokens->size() == max_tokens ||
            contains(end_tokens, last) || continuation.sequence->tokens.size() > longest_ ||
-           !executor_.arrays().is_word(last);
+           !driver_.arrays().is_word(last);
   };
   for (;;) {
     continued.erase(std::remove_if(continued.begin(), continued.end(), is_done), continued.end());
@@ -179,8 +179,8 @@ std::vector<std::vector<std::int32_t>> Sequences::generate(
 
 std::string Sequences::without_token(const Sequence& sequence, std::size_t num_tokens,
                                      std::size_t num_selected) {
-  const auto& nodes = executor_.program().nodes;
-  const std::size_t node = executor_.first_nan(num_tokens, num_selected, sequence.slot);
+  const auto& nodes = driver_.program().nodes;
+  const std::size_t node = driver_.first_nan(num_tokens, num_selected, sequence.slot);
   const std::string step = text("sequence ", sequence.number, ": the step after its ",
                                 sequence.tokens.size(), " tokens chose none, since ");
   if (node == nodes.size()) return text(step, "all logits are minus infinity");
@@ -231,7 +231,7 @@ void Sequences::run_steps(const std::vector<Continuation>& continued, std::size_
   }
   const std::vector<std::vector<std::int32_t>> ends(count, end_tokens);
   const std::vector<std::int32_t> chosen =
-      executor_.run_steps({count, num_steps, tokens_name_, ends});
+      driver_.run_steps({count, num_steps, tokens_name_, ends});
   for (std::size_t i = 0; i < count; ++i) {
     Sequence& sequence = *continued[i].sequence;
     for (std::size_t row = i; row < chosen.size(); row += count) {
@@ -293,7 +293,7 @@ void Sequences::run_step(const std::vector<Sequence*>& sequences, bool keeps_log
     if (count == sequence->num_waiting())
       step_.selected[num_selected++] = static_cast<std::int32_t>(num_tokens - 1);
   }
-  executor_.run(num_tokens, num_selected);
+  driver_.run(num_tokens, num_selected);
   for (const Part& part : parts) {
     Sequence& sequence = *part.sequence;
     sequence.num_fed += part.count;

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "decode/serving/executor.h"
+#include "decode/serving/driver.h"
 #include "tensor_ops/decode.h"
 
 namespace tensor_ops::decode {
@@ -23,7 +23,7 @@ class Sequences {
  public:
   // logits, tokens: the outputs with the logits and with the tokens that a step chose. Throws
   // ValueError where a step has no room for a token of each slot.
-  Sequences(Executor& executor, const std::string& logits, std::string tokens);
+  Sequences(Driver& driver, const std::string& logits, std::string tokens);
 
   std::int64_t open();
   void close(std::int64_t number);
@@ -90,7 +90,7 @@ class Sequences {
   void free_pages(Sequence& sequence, std::size_t length);  // keeps what `length` tokens need
   void write_sampling(std::size_t slot, const tensor_ops_sampling& sampling);
 
-  Executor& executor_;
+  Driver& driver_;
   const Limits& limits_;
   const Step step_;  // the arrays
   const std::size_t longest_;

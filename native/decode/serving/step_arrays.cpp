@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <type_traits>
-#include <utility>
 
 #include "declaration/errors.h"
 #include "decode/program/alignment.h"
@@ -66,8 +66,13 @@ void StepArrays::add(const std::string& name, Type type, std::size_t rows, std::
   add_size("arrays", bytes_, aligned(arrays_.back().bytes()));
 }
 
-void StepArrays::place(std::shared_ptr<unsigned char> memory) {
-  memory_ = std::move(memory);
+void StepArrays::allocate() {
+  const std::shared_ptr<void> zeros(std::calloc(1, bytes_ + aligned(1)), std::free);
+  if (!zeros)
+    throw MemoryError(
+        text("compile_program: no memory for the arrays of a step: ", bytes_, " bytes"));
+  const auto first = aligned(reinterpret_cast<std::uintptr_t>(zeros.get()));
+  memory_ = {zeros, reinterpret_cast<unsigned char*>(first)};
   std::fill_n(step().top_p, limits_.max_requests, 1.0f);
   next_position_.resize(limits_.max_requests);
 }

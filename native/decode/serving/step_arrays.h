@@ -28,8 +28,8 @@ class StepArrays {
 
   const std::vector<StepArray>& all() const { return arrays_; }
   std::size_t bytes() const { return bytes_; }
-  // Takes zeroed memory of that many bytes, aligned to 64 bytes.
-  void place(std::shared_ptr<unsigned char> memory);
+  // Takes zeroed memory for them, aligned to 64 bytes. Throws MemoryError.
+  void allocate();
   const std::shared_ptr<unsigned char>& memory() const { return memory_; }
   // The first byte of an array of this name, which there must be.
   unsigned char* value(const std::string& name) const;

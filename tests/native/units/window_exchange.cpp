@@ -23,9 +23,10 @@ namespace {
 using tensor_ops::Error;
 using tensor_ops::text;
 using tensor_ops::decode::CallbackExchange;
-using tensor_ops::decode::ExchangeTag;
+using tensor_ops::decode::Exchange;
 using tensor_ops::decode::RankCalls;
 using tensor_ops::decode::RankHeader;
+using tensor_ops::decode::Step;
 using tensor_ops::decode::WindowExchange;
 using Clock = std::chrono::steady_clock;
 
@@ -63,13 +64,26 @@ float number(std::size_t rank, std::uint32_t exchange, std::size_t i) {
   return static_cast<float>(rank * 100'000 + exchange % 100 * 1000 + i);
 }
 
+// Meets the others at node 3 of a step with this token.
+void meet(Exchange& exchange, std::uint32_t number, std::size_t rows, std::size_t columns,
+          std::int32_t token = 7) {
+  std::int32_t zero = 0;
+  Step step{};
+  step.tokens = &token;
+  step.positions = step.slots = &zero;
+  step.num_tokens = 1;
+  step.number = number;
+  exchange.begin_step(step);
+  exchange.meet(3, rows, columns);
+}
+
 // Exchanges vectors of several lengths, and checks what all ranks have sent.
 void exchange_often(WindowExchange& exchange, std::uint32_t times) {
   for (std::uint32_t k = 0; k < times; ++k) {
     const std::uint32_t count = 1 + k * 37 % kMost;
     const auto buffers = exchange.buffers(exchange.num_done(), count);
     for (std::size_t i = 0; i < count; ++i) buffers.sent[i] = number(exchange.rank(), k, i);
-    exchange.meet({7, k, 3, 1, count});
+    meet(exchange, k, 1, count);
     for (std::size_t rank = 0; rank < exchange.world_size(); ++rank)
       for (std::size_t i = 0; i < count; ++i)
         require(buffers.received[rank * buffers.stride + i] == number(rank, k, i), "exchange ", k,
@@ -156,7 +170,7 @@ void check_death() {
     if (rank == 1) raise(SIGKILL);
     std::this_thread::sleep_for(std::chrono::milliseconds(rank == 2 ? 200 : 0));
     const auto start = Clock::now();
-    const std::string error = error_of([&] { exchange.meet({7, 10, 3, 1, 1}); });
+    const std::string error = error_of([&] { meet(exchange, 10, 1, 1); });
     if (rank == 0) {
       require(error == "it takes too long", "the wait ends with: ", error);
       require(calls.missing == std::vector<std::size_t>{1}, "another rank is missing");
@@ -173,32 +187,32 @@ void check_death() {
 
 void check_divergence() {
   const auto window = new_window(2);
-  const ExchangeTag tags[] = {{7, 1, 3, 1, 5}, {7, 1, 3, 2, 5}};
-  const auto errors_with = [&](const ExchangeTag& first, const ExchangeTag& second) {
+  const auto errors_with = [&](std::size_t rows, std::int32_t token) {
     const auto of_both = new_window(2);
     std::vector<std::string> errors(2);
     in_threads(2, [&](std::size_t rank) {
       Calls calls;
       WindowExchange exchange(rank, 2, kMost, of_both, calls);
-      errors[rank] = error_of([&] { exchange.meet(rank == 0 ? first : second); });
+      errors[rank] = error_of(
+          [&] { rank == 0 ? meet(exchange, 1, 1, 5) : meet(exchange, 1, rows, 5, token); });
     });
     return errors;
   };
-  auto errors = errors_with(tags[0], tags[1]);
+  auto errors = errors_with(2, 7);
   require(errors[0] ==
               "rank 1 is at node 3 of its step 1 with 2 rows of 5 columns, and rank 0 is "
               "at node 3 of its step 1 with 1 rows of 5 columns; all ranks must run the "
               "same steps of the same model [1]",
           errors[0]);
   require(errors[1].find("[0]") != std::string::npos, errors[1]);
-  errors = errors_with({7, 1, 3, 1, 5}, {8, 1, 3, 1, 5});
+  errors = errors_with(1, 8);
   require(errors[0].find("tokens") != std::string::npos, errors[0]);
 
   std::vector<std::string> of_sizes(2);
   in_threads(2, [&](std::size_t rank) {
     Calls calls;
     WindowExchange exchange(rank, 2, rank == 0 ? kMost : 16, window, calls);
-    of_sizes[rank] = error_of([&] { exchange.meet({7, 1, 3, 1, 5}); });
+    of_sizes[rank] = error_of([&] { meet(exchange, 1, 1, 5); });
   });
   require(of_sizes[0].find("rank 1 has buffers of 64 bytes") == 0, of_sizes[0]);
 }
@@ -215,7 +229,7 @@ void check_leaving() {
       exchange.leave("has closed its executable");
       return exchange.leave("has done something else");
     }
-    const std::string error = error_of([&] { exchange.meet({7, 1, 3, 1, 5}); });
+    const std::string error = error_of([&] { meet(exchange, 1, 1, 5); });
     require(error == "rank 1 has closed its executable [1]", error);
   });
 }
@@ -249,7 +263,7 @@ void check_fork() {
 // In turns: what a rank has sent is behind that of the rank before it.
 void check_callback() {
   struct Gathering : Calls {
-    std::uint64_t other_arrays = 7;
+    bool has_other_step = false;
     void exchange(const std::shared_ptr<float>& memory, float* sent, float* received,
                   std::size_t count) override {
       require(memory.get() == sent, "other memory");
@@ -258,20 +272,20 @@ void check_callback() {
         received[rank * count] += static_cast<float>(rank);
       }
       // The tag of the last rank begins behind its five numbers.
-      std::memcpy(received + 2 * count + 5, &other_arrays, sizeof other_arrays);
+      if (has_other_step) received[2 * count + 5] = 0;
     }
   } calls;
   CallbackExchange exchange(0, 3, kMost, calls);
   for (std::uint32_t k = 0; k < 3; ++k) {
     const auto buffers = exchange.buffers(exchange.num_done(), 5);
     for (std::size_t i = 0; i < 5; ++i) buffers.sent[i] = number(0, k, i);
-    exchange.meet({7, k, 3, 1, 5});
+    meet(exchange, k, 1, 5);
     for (std::size_t rank = 0; rank < 3; ++rank)
       require(buffers.received[rank * buffers.stride] == number(0, k, 0) + static_cast<float>(rank),
               "rank ", rank, " has sent something else");
   }
-  calls.other_arrays = 8;
-  const std::string error = error_of([&] { exchange.meet({7, 3, 3, 1, 5}); });
+  calls.has_other_step = true;
+  const std::string error = error_of([&] { meet(exchange, 3, 1, 5); });
   require(error.find("[2]") != std::string::npos, "another step is not found: ", error);
 }
 

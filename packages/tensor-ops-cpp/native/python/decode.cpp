@@ -1,9 +1,7 @@
-#include "python/decode.h"
-
-#include <pybind11/numpy.h>
-
+// Programs of a model's decode step, as Python sees them.
 #include <mutex>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -15,10 +13,11 @@
 #include "declaration/errors.h"
 #include "decode/executor/checksum.h"
 #include "decode/executor/executable.h"
-#include "decode/ranks/exchange_sizes.h"
+#include "decode/program/activation_names.h"
 #include "isa/isa.h"
 #include "memory/pages.h"
-#include "python/decode_settings.h"
+#include "python/decode_product.h"
+#include "threads/threads.h"
 
 namespace py = pybind11;
 
@@ -26,6 +25,23 @@ namespace tensor_ops {
 namespace {
 
 using decode::Executable;
+
+decode::ActivationType activations_option(const py::object& options) {
+  decode::ActivationType activations = decode::ActivationType::kInt8x2;
+  if (options.is_none()) return activations;
+  for (const auto& [key, value] : py::dict(options)) {
+    const auto name = py::str(key).cast<std::string>();
+    if (name != "activations")
+      throw ValueError(text("unknown option '", name, "'; valid: activations"));
+    activations = decode::activation_type(py::str(value).cast<std::string>());
+  }
+  return activations;
+}
+
+std::size_t workers_argument(const py::object& given) {
+  if (given.is_none()) return static_cast<std::size_t>(num_threads());
+  return workers_from(given, static_cast<std::size_t>(sensible_threads(1 << 20)));
+}
 
 // Packed weights, in one contiguous vector of bytes.
 Owned packed_argument(const char* function, const py::object& given) {
@@ -62,72 +78,31 @@ decode::CompileOptions compile_options(const py::object& num_workers, const py::
 }
 
 // An executable and the arrays whose memory it reads at each step.
-class PyExecutable : public BoundExecutor {
+class PyExecutable final : public BoundExecutable {
  public:
-  PyExecutable(const std::string& json, const py::object& tensors, const py::object& num_workers,
-               const py::object& options, const py::object& progress, const py::object& packed,
-               bool packs_in_steps, std::size_t packed_per_step, const GivenRanks& ranks) {
-    decode::CompileOptions compile = compile_options(num_workers, options, ranks);
-    compile.progress = progress_calls(progress);
-    compile.packs_in_steps = packs_in_steps;
-    compile.packed_per_step = packed_per_step;
-    if (!packed.is_none()) {
-      const Owned array = packed_argument("compile_program", packed);
-      compile.packed = bytes_of(array.array());
-      packed_ = packed;
-    }
-    decode::Program program = *program_of(json);
-    GivenTensors given =
-        given_tensors(program, tensors, decode::tensors_to_compile(program, compile.packed.first));
-    decode::check_ranks(program, ranks.rank(), ranks.world_size());
-    compile.exchange = ranks.exchange(program);
-    std::size_t let_go = 0;  // bytes
-    compile.let_go = [&](const std::vector<std::size_t>& tensors) {
-      let_go += let_go_of(given, tensors);
-      if (let_go < kReturnedAtOnce) return;
-      return_freed_memory();
-      let_go = 0;
-    };
-    executable_ = made_for_ranks(compile.exchange, [&] {
-      return without_gil(
-          [&] { return std::make_unique<Executable>(std::move(program), given.bytes, compile); });
-    });
-    if (let_go > 0) return_freed_memory();
+  PyExecutable(std::unique_ptr<Executable> executor, std::shared_ptr<decode::Exchange> exchange,
+               GivenTensors given, py::object packed)
+      : BoundExecutable(std::move(executor), std::move(exchange)), packed_(std::move(packed)) {
     for (std::size_t i = 0; i < given.bytes.size(); ++i) {
-      if (!executable_->reads_from_caller(i) && !given.bytes[i].is_mapped_file) continue;
-      auto& kept = executable_->reads_from_caller(i) ? kept_ : kept_until_packed_;
+      const bool is_read = executable().reads_from_caller(i);
+      if (!is_read && !given.bytes[i].is_mapped_file) continue;
+      auto& kept = is_read ? kept_ : kept_until_packed_;
       kept.push_back(std::move(given.objects[i]));
       kept.push_back(std::move(given.views[i]));
     }
     after_step();
-    make_properties();
-  }
-
-  py::dict profile(std::int64_t num_tokens, std::int64_t num_selected) {
-    const decode::StepProfile times = without_gil([&] {
-      return executable_->profile(static_cast<std::size_t>(num_tokens),
-                                  static_cast<std::size_t>(num_selected));
-    });
-    const std::vector<std::size_t> shape{times.workers, times.work.size() / times.workers};
-    using namespace py::literals;
-    return py::dict("seconds"_a = times.whole, "work"_a = py::array_t(shape, times.work.data()),
-                    "wait"_a = py::array_t(shape, times.wait.data()));
-  }
-
-  double read_bandwidth() {
-    return without_gil([&] { return executable_->read_bandwidth(); });
   }
 
   void hold_workers(const py::object& num_workers) {
     const std::size_t count =
-        num_workers.is_none() ? 0 : workers_from(num_workers, executable_->num_workers());
-    without_gil([&] { executable_->hold_workers(count); });
+        num_workers.is_none() ? 0 : workers_from(num_workers, this->num_workers());
+    in_turn("hold_workers", [&](Executable& executable) { executable.hold_workers(count); });
   }
 
   // The arrays share the memory with the executable, and outlive its close().
-  py::list packed() const {
+  py::list packed() {
     py::list arrays;
-    for (const auto& part : without_gil([&] { return executable_->packed(); })) {
+    for (const auto& part : in_turn("packed", [](Executable& each) { return each.packed(); })) {
       py::array array(py::dtype("uint8"), {part.bytes}, part.first,
                       part.owner ? py::object(owner_of(part.owner)) : packed_);
       array.attr("flags").attr("writeable") = false;
@@ -139,39 +114,80 @@ class PyExecutable : public BoundExecutor {
   void close() override {
     std::vector<py::object> kept, unpacked;
     const ReleasedGil released;
-    executable_->close();
+    driver_.close();
     const std::lock_guard<std::mutex> lock(closing_);
     kept.swap(kept_);
     unpacked.swap(kept_until_packed_);
     kept.push_back(std::move(packed_));
   }
 
-  std::size_t packed_size() const { return executable_->packed_size(); }
-  bool is_packed() const { return executable_->is_packed(); }
+  std::size_t packed_size() const { return executable().packed_size(); }
+  bool is_packed() const { return executable().is_packed(); }
 
  private:
-  decode::Executor& executor() const override { return *executable_; }
+  const Executable& executable() const {
+    return static_cast<const Executable&>(driver_.executor());
+  }
+  template <class Work>
+  std::invoke_result_t<Work, Executable&> in_turn(const char* where, Work work) {
+    const ReleasedGil released;
+    return driver_.in_turn(where, [&](decode::Executor& executor) {
+      return work(static_cast<Executable&>(executor));
+    });
+  }
   // Lets go of the arrays that are not read again.
   void after_step() override {
     std::vector<py::object> dropped;
     const std::lock_guard<std::mutex> lock(closing_);
-    if (executable_->is_packed()) dropped.swap(kept_until_packed_);
+    if (is_packed()) dropped.swap(kept_until_packed_);
   }
 
-  std::unique_ptr<Executable> executable_;
   std::mutex closing_;
   std::vector<py::object> kept_, kept_until_packed_;
   py::object packed_;  // the caller's packed weights
 };
 
+std::unique_ptr<PyExecutable> compile_program(const std::string& json, const py::object& tensors,
+                                              const py::object& num_workers,
+                                              const py::object& options, const py::object& progress,
+                                              const py::object& ranks, const py::object& packed,
+                                              const py::object& packs_in_steps) {
+  const GivenRanks among("compile_program", ranks);
+  decode::CompileOptions compile = compile_options(num_workers, options, among);
+  compile.progress = progress_calls(progress);
+  if (!PyLong_Check(packs_in_steps.ptr()) || packs_in_steps < py::int_(0))
+    throw TypeError(
+        text("compile_program: packs_in_steps must be a bool or a number of bytes, got ",
+             repr_text(packs_in_steps.ptr())));
+  compile.packs_in_steps = packs_in_steps.cast<bool>();
+  if (!PyBool_Check(packs_in_steps.ptr()))
+    compile.packed_per_step = packs_in_steps.cast<std::size_t>();
+  if (!packed.is_none())
+    compile.packed = bytes_of(packed_argument("compile_program", packed).array());
+  decode::Program program = *program_of(json);
+  GivenTensors given =
+      given_tensors(program, tensors, decode::tensors_to_compile(program, compile.packed.first));
+  compile.exchange = among.exchange(program);
+  std::size_t let_go = 0;  // bytes
+  compile.let_go = [&](const std::vector<std::size_t>& tensors) {
+    let_go += let_go_of(given, tensors);
+    if (let_go < kReturnedAtOnce) return;
+    return_freed_memory();
+    let_go = 0;
+  };
+  auto executor = made_for_ranks(compile.exchange, [&] {
+    return std::make_unique<Executable>(std::move(program), given.bytes, compile);
+  });
+  if (let_go > 0) return_freed_memory();
+  return std::make_unique<PyExecutable>(std::move(executor), compile.exchange, std::move(given),
+                                        packed);
+}
+
 py::object unsupported_reason(const std::string& json) {
-  if (!isa_choice().reason.empty()) return py::str(isa_choice().reason);
-  try {
+  return reason_of([&] {
+    if (!isa_choice().reason.empty()) throw UnavailableError(isa_choice().reason);
     decode::require_kernels(*program_of(json));
-  } catch (const Error& error) {
-    return py::str(error.what());
-  }
-  return py::none();
+  });
 }
 
 py::dict program_memory(const std::string& json, const py::object& num_workers,
@@ -197,33 +213,21 @@ void add_decode(py::module_& module) {
   using namespace py::literals;
   module.def("supports_program", unsupported_reason, "program"_a);
   module.def("program_memory", program_memory, "program"_a, "num_workers"_a, "options"_a,
-             "ranks"_a = py::none());
+             "ranks"_a);
   module.def("packed_layout", packed_layout, "program"_a);
   module.def("packed_checksum", packed_checksum, "packed"_a, "num_workers"_a);
   module.def("parsed_programs", parsed_programs);
   executable_class<PyExecutable>(module)
-      .def("profile", &PyExecutable::profile, "num_tokens"_a, "num_selected"_a,
-           "Run one step, and return how long each thread worked and waited for each node.")
-      .def("read_bandwidth", &PyExecutable::read_bandwidth,
-           "Read all packed weights with all threads; return bytes per second.")
       .def("hold_workers", &PyExecutable::hold_workers, "num_workers"_a,
            "Fix the number of workers that take part in a step; None leaves it to the executable.")
       .def("packed", &PyExecutable::packed,
            "Return the packed weights, which `compile_program` takes one behind the other.")
       .def_property_readonly("packed_size", &PyExecutable::packed_size)
       .def_property_readonly("is_packed", &PyExecutable::is_packed);
-  module.def(
-      "compile_program",
-      [](const std::string& program, const py::object& tensors, const py::object& num_workers,
-         const py::object& options, const py::object& progress, const py::object& packed,
-         bool packs_in_steps, std::size_t packed_per_step, const py::object& ranks) {
-        return std::make_unique<PyExecutable>(program, tensors, num_workers, options, progress,
-                                              packed, packs_in_steps, packed_per_step,
-                                              GivenRanks("compile_program", ranks));
-      },
-      "program"_a, "tensors"_a, py::kw_only(), "num_workers"_a = py::none(),
-      "options"_a = py::none(), "progress"_a = py::none(), "packed"_a = py::none(),
-      "packs_in_steps"_a = false, "packed_per_step"_a = 0, "ranks"_a = py::none());
+  module.def("compile_program", compile_program, "program"_a, "tensors"_a, "num_workers"_a,
+             "options"_a, "progress"_a, "ranks"_a, "packed"_a = py::none(),
+             "packs_in_steps"_a = false);
+  add_decode_product(module);
 }
 
 }  // namespace tensor_ops

@@ -1,3 +1,5 @@
+#include "python/decode_product.h"
+
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
@@ -7,7 +9,6 @@
 #include "decode/products/product.h"
 #include "decode/program/activation_names.h"
 #include "isa/float_mode.h"
-#include "python/decode.h"
 
 namespace py = pybind11;
 

@@ -12,7 +12,7 @@
 #include "threads/resources.h"
 #include "threads/threads.h"
 #ifndef TENSOR_OPS_WITHOUT_DECODE
-#include "python/decode.h"
+#include "binding/decode_executable.h"
 #endif
 
 namespace py = pybind11;
@@ -51,7 +51,6 @@ PYBIND11_MODULE(_native, module, py::mod_gil_not_used()) {
 #else
   module.attr("runs_programs") = true;
   add_decode(module);
-  add_decode_product(module);
 #endif
   prepare_results();
   module.def("configuration", [] { return configuration_of(tensor_ops_cpp_backend); });

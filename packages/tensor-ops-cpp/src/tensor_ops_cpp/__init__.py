@@ -23,14 +23,7 @@ from tensor_ops_cpp._backend import (
     probe,
     supports,
 )
-from tensor_ops_cpp._decode import (
-    compile_program,
-    has_bfloat16_products,
-    packed_checksum,
-    packed_layout,
-    program_memory,
-    supports_program,
-)
+from tensor_ops_cpp._decode import compile_program, program_memory, supports_program
 from tensor_ops_cpp._development import (
     get_cmake_dir,
     get_include,
@@ -43,6 +36,7 @@ from tensor_ops_cpp._optimization import (
     get_optimization_info,
     set_num_threads,
 )
+from tensor_ops_cpp._packing import has_bfloat16_products, packed_checksum, packed_layout
 from tensor_ops_cpp._pool import PoolInfo, pool_info, set_pool_limit, trim_pool
 
 __all__ = [

@@ -1,26 +1,25 @@
 """Programs of a model's decode step: ``docs/guides/decode_programs.md`` is their contract."""
 
 from collections.abc import Callable, Mapping
+from types import NoneType
 from typing import Any
 
-import numpy as np
-
-from tensor_ops_cpp import _native
-from tensor_ops_cpp._program_arguments import check_compile, encoded, options_dict
+from . import _native
 
 __all__ = [
     "compile_program",
-    "has_bfloat16_products",
-    "packed_checksum",
-    "packed_layout",
     "program_memory",
+    "program_text",
+    "require_programs",
     "supports_program",
 ]
 
-WITHOUT = (
-    "tensor_ops_cpp was built without decode programs (TENSOR_OPS_DECODE=OFF); build it again "
+_WITHOUT = (
+    f"{__package__} was built without decode programs (TENSOR_OPS_DECODE=OFF); build it again "
     "without that option"
 )
+# What `compile_program` takes in addition where weights are packed.
+_PACKING: set[str] = {"packed", "packs_in_steps"} if hasattr(_native, "packed_layout") else set()
 
 
 def supports_program(program: str) -> str | None:
@@ -38,13 +37,12 @@ def supports_program(program: str) -> str | None:
 
     Examples
     --------
-    >>> import tensor_ops_cpp
-    >>> tensor_ops_cpp.supports_program("[]")
+    >>> supports_program("[]")
     'program must be an object, got an array'
     """
     if not _native.runs_programs:
-        return WITHOUT
-    return _native.supports_program(encoded("supports_program", program))
+        return _WITHOUT
+    return _native.supports_program(program_text("supports_program", program))
 
 
 def program_memory(
@@ -54,9 +52,9 @@ def program_memory(
     options: Mapping[str, object] | None = None,
     ranks: Any = None,
 ) -> dict[str, int]:
-    """Return the bytes of what an executable of a program takes, without making one.
+    """Return the bytes of what an executable of a program would take, by what takes them.
 
-    It reads no weights.
+    Nothing is allocated, and no weights are read.
 
     Parameters
     ----------
@@ -68,124 +66,26 @@ def program_memory(
     Returns
     -------
     dict of str to int
-        Equal to ``memory`` of the executable, if its weights are packed for it.
+        Equal to ``memory`` of the executable, if weights are packed for it.
 
     Raises
     ------
     TypeError, ValueError
-        If the program or another argument is wrong.
+        If an argument, or what the program says, is wrong.
     MemoryError
         If the size of something is more than any memory.
-    NotImplementedError
-        If decode programs were not compiled in.
+    RuntimeError
+        If there is no device that can be used, or decode programs were not compiled in.
 
     Examples
     --------
-    >>> import tensor_ops_cpp
-    >>> tensor_ops_cpp.program_memory("[]")
+    >>> program_memory("[]")
     Traceback (most recent call last):
     ValueError: program must be an object, got an array
     """
-    where = "program_memory"
-    _require_programs(where)
-    return _native.program_memory(
-        encoded(where, program), num_workers, options_dict(where, options), ranks
-    )
-
-
-def packed_layout(program: str) -> str:
-    """Say how the weights of a program are packed.
-
-    Parameters
-    ----------
-    program : str
-        JSON.
-
-    Returns
-    -------
-    str
-        Packed weights that were kept can be used where this text is the same, on every CPU of the
-        same byte order and with any number of threads. It says nothing of what the weights are.
-
-    Raises
-    ------
-    ValueError
-        If the program is wrong.
-    NotImplementedError
-        If decode programs were not compiled in.
-
-    Examples
-    --------
-    >>> import tensor_ops_cpp
-    >>> tensor_ops_cpp.packed_layout("[]")
-    Traceback (most recent call last):
-    ValueError: program must be an object, got an array
-    """
-    _require_programs("packed_layout")
-    return _native.packed_layout(encoded("packed_layout", program))
-
-
-def packed_checksum(
-    packed: np.ndarray[Any, np.dtype[np.uint8]], *, num_workers: int | None = None
-) -> str:
-    """Return a number by which damage to bytes that were kept is found.
-
-    It finds every change of one byte, and all but about one in 2^32 of other changes. It is no
-    protection from somebody who may write the number too.
-
-    Parameters
-    ----------
-    packed : ndarray of uint8
-        One contiguous vector.
-    num_workers : int, optional
-        How many threads read it, by default what :func:`get_num_threads` returns. The number does
-        not depend on it.
-
-    Returns
-    -------
-    str
-        16 hexadecimal digits. Those of other layouts may be others for the same bytes.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is wrong.
-    NotImplementedError
-        If decode programs were not compiled in.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import tensor_ops_cpp
-    >>> tensor_ops_cpp.packed_checksum(np.arange(256, dtype=np.uint8))
-    '72953bea95f0968e'
-    """
-    _require_programs("packed_checksum")
-    return f"{_native.packed_checksum(packed, num_workers):016x}"
-
-
-def has_bfloat16_products() -> bool:
-    """Say whether products of weights with activations in bfloat16 are instructions here.
-
-    Where they are, a prompt takes about half the time with ``"bfloat16"`` as ``activations`` of
-    `compile_program`. Elsewhere activations are rounded too, and multiplied in float32.
-
-    Returns
-    -------
-    bool
-        True if the processor has the instructions, and the level in use may use them; False too
-        where decode programs were not compiled in.
-
-    Examples
-    --------
-    >>> import tensor_ops_cpp
-    >>> tensor_ops_cpp.has_bfloat16_products() in (True, False)
-    True
-    """
-    if not _native.runs_programs:
-        return False
-    variants = (name.split("+") for name in _native.decode_product_variants())
-    return any(level == _native.level() and "bf16" in more for level, *more in variants)
+    text = program_text("program_memory", program)
+    _require("program_memory", "options", options, (Mapping, NoneType), "a mapping or None")
+    return _native.program_memory(text, num_workers, options, ranks)
 
 
 def compile_program(
@@ -195,75 +95,84 @@ def compile_program(
     num_workers: int | None = None,
     options: Mapping[str, object] | None = None,
     progress: Callable[[int, int], None] | None = None,
-    packed: np.ndarray[Any, np.dtype[np.uint8]] | None = None,
-    packs_in_steps: bool | int = False,
     ranks: Any = None,
+    **packing: Any,
 ) -> "_native.Executable":
-    """Make a program ready to run: pack its weights, take its memory and start its threads.
+    """Make a program ready to run: load its weights, take its memory and start its workers.
 
     Parameters
     ----------
     program : str
         JSON.
     tensors : mapping of str to array
-        C-contiguous NumPy arrays, read-only ones too, or arrays that export DLPack, by name: the
-        bytes of the tensor's type, or numbers of its dtype.
+        By name, C-contiguous arrays in host memory: of NumPy, which may be read-only, or of a
+        library with DLPack. They hold the bytes of the tensor's type, or numbers of its dtype.
     num_workers : int, optional
-        Threads; `get_num_threads` by default.
+        Threads of ``cpp``, `get_num_threads` by default; blocks of ``cuda``, one for each
+        multiprocessor by default, which the device has to run all at once.
     options : mapping, optional
         ``activations``: what the inputs of products with integer weights are rounded to:
-        ``"int8x2"`` (the default: two 8-bit numbers for each), ``"int8"`` or ``"float32"``; with
-        ``"bfloat16"`` it is the default, and beside bf16 weights they are rounded to bfloat16.
+        ``"int8x2"``, two 8-bit numbers for each, is the default, and ``"float32"`` rounds nothing.
+        ``cpp`` has ``"int8"`` too, and ``"bfloat16"``, which is the default but beside bf16
+        weights, where it rounds to bfloat16; ``cuda`` rounds to three terms of bfloat16 there, by
+        default. The other options of ``cuda`` are ``use_cutlass_kernel``, whether products are
+        those of tensor cores, which is the default, or of CUDA cores in float32; and ``stream``,
+        the handle of the stream on which steps run, such as ``cuda_stream`` of a stream of PyTorch.
+        It has to outlive the executable, which has one of its own by default.
     progress : callable, optional
-        Called with the bytes of weights that are packed, and of all.
-    packed : ndarray of uint8, optional
-        The arrays that ``packed`` of an executable of this program returns, one behind the other,
-        from an address that is a multiple of 64, such as in a mapped file. It is read in place, and
-        no matrix is looked up in `tensors`. The caller sees to it that `packed_layout` and the
-        weights are the same.
-    packs_in_steps : bool or int, optional
-        Whether weights in files that are mapped for reading alone, by `mmap`, are packed little by
-        little, and others at once: after each step but the first one 128 MiB, or more if that
-        takes less time than the step took. A number is the bytes that each worker packs after a
-        step instead. Until ``is_packed`` of the executable, steps read the files, which must not
-        change. By default all are packed at once. The results are the same bits.
+        Called with the bytes of weights that are loaded, and of all.
     ranks : RankGroup of tensor_ops_decode, optional
         The ranks that run the shards of the program together, each of which compiles its own, and
         runs the same steps; without it, there is one. If an exchange of values among them fails,
         the executable runs no more steps.
+    **packing
+        ``packed`` and ``packs_in_steps``, where the backend has `packed_layout`, which says more.
 
     Returns
     -------
     Executable
-        With ``arrays``, ``run``, ``run_steps``, ``profile``, ``read_bandwidth``, ``hold_workers``,
-        ``packed``, ``packed_size``, ``is_packed``, ``memory``, ``num_workers``, ``options`` and
-        ``close``.
+        With ``arrays``, in host memory, ``run``, ``run_steps``, ``first_nan``, ``profile``,
+        ``read_bandwidth``, ``memory``, ``num_workers``, ``options`` and ``close``; where weights
+        are packed, also with ``packed``, ``packed_size``, ``is_packed`` and ``hold_workers``.
 
     Raises
     ------
-    ValueError
+    TypeError, ValueError
         If the program, a tensor or an option is wrong; the error names which.
     MemoryError
         If there is not as much memory as it says that the program needs.
-    NotImplementedError
-        If decode programs were not compiled in.
+    RuntimeError
+        If there is no device that can run the program, or decode programs were not compiled in.
+
+    Examples
+    --------
+    >>> compile_program("[]", {})
+    Traceback (most recent call last):
+    ValueError: program must be an object, got an array
     """
     where = "compile_program"
-    _require_programs(where)
-    check_compile(where, tensors, progress)
-    return _native.compile_program(
-        encoded(where, program),
-        tensors,
-        num_workers=num_workers,
-        options=options_dict(where, options),
-        progress=progress,
-        packed=packed,
-        packs_in_steps=bool(packs_in_steps),
-        packed_per_step=0 if packs_in_steps is True else int(packs_in_steps),
-        ranks=ranks,
-    )
+    text = program_text(where, program)
+    if unknown := sorted(packing.keys() - _PACKING):
+        raise TypeError(f"{where}() got an unexpected keyword argument {unknown[0]!r}")
+    _require(where, "options", options, (Mapping, NoneType), "a mapping or None")
+    _require(where, "tensors", tensors, Mapping, "a mapping of names")
+    _require(where, "progress", progress, (Callable, NoneType), "callable")
+    return _native.compile_program(text, tensors, num_workers, options, progress, ranks, **packing)
 
 
-def _require_programs(where: str) -> None:
+def program_text(where: str, program: Any) -> bytes:
+    """Return a program in UTF-8, which the native reader checks, as soon as it can run."""
+    require_programs(where)
+    _require(where, "program", program, (str, bytes), "a str of JSON")
+    return program.encode(errors="surrogatepass") if isinstance(program, str) else program
+
+
+def require_programs(where: str) -> None:
+    """Raise a NotImplementedError where decode programs were not compiled in."""
     if not _native.runs_programs:
-        raise NotImplementedError(f"{where}: {WITHOUT}")
+        raise NotImplementedError(f"{where}: {_WITHOUT}")
+
+
+def _require(where: str, name: str, given: object, types: Any, expected: str) -> None:
+    if not isinstance(given, types):
+        raise TypeError(f"{where}: {name} must be {expected}, got {type(given).__name__}")

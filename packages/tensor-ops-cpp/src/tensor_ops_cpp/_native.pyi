@@ -27,8 +27,8 @@ def supports_program(program: bytes) -> str | None: ...
 def program_memory(
     program: bytes,
     num_workers: int | None,
-    options: dict[str, object] | None,
-    ranks: Any = None,
+    options: Mapping[str, object] | None,
+    ranks: Any,
 ) -> dict[str, int]: ...
 def packed_layout(program: bytes) -> str: ...
 def packed_checksum(packed: np.ndarray[Any, Any], num_workers: int | None) -> int: ...
@@ -36,14 +36,12 @@ def decode_product_variants() -> list[str]: ...
 def compile_program(
     program: bytes,
     tensors: Mapping[str, Any],
-    *,
-    num_workers: int | None = None,
-    options: dict[str, object] | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    num_workers: int | None,
+    options: Mapping[str, object] | None,
+    progress: Callable[[int, int], None] | None,
+    ranks: Any,
     packed: np.ndarray[Any, Any] | None = None,
-    packs_in_steps: bool = False,
-    packed_per_step: int = 0,
-    ranks: Any = None,
+    packs_in_steps: bool | int = False,
 ) -> Executable: ...
 
 class Executable:
@@ -67,6 +65,7 @@ class Executable:
         output: str,
         end_tokens: Sequence[Sequence[int]],
     ) -> np.ndarray[Any, Any]: ...
+    def first_nan(self, num_tokens: int, num_selected: int, slot: int) -> int | None: ...
     def profile(self, num_tokens: int, num_selected: int) -> dict[str, Any]: ...
     def read_bandwidth(self) -> float: ...
     def hold_workers(self, num_workers: int | None) -> None: ...

@@ -1,5 +1,4 @@
-#include "python/decode.h"
-
+// Programs of a model's decode step, as Python sees them.
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,9 +11,8 @@
 #include "declaration/errors.h"
 #include "decode/executor/executable.h"
 #include "decode/executor/runnable.h"
-#include "decode/executor/settings.h"
 #include "decode/kernels/plan.h"
-#include "decode/ranks/exchange_sizes.h"
+#include "decode/program/activation_names.h"
 #include "launch/device.h"
 #include "python/host_device.h"
 
@@ -22,8 +20,6 @@ namespace py = pybind11;
 
 namespace tensor_ops {
 namespace {
-
-using decode::Executable;
 
 // Of host arrays. Throws UnavailableError where it cannot be used.
 int device_of_programs(const char* function) {
@@ -49,7 +45,7 @@ void* stream_from(const py::handle& value) {
 void take_options(const py::object& options, decode::CompileOptions& compile) {
   if (options.is_none()) return;
   std::optional<bool> by_kernel, by_activations;
-  for (const auto& [key, value] : options.cast<py::dict>()) {
+  for (const auto& [key, value] : py::dict(options)) {
     const auto name = py::str(key).cast<std::string>();
     if (name == "activations") {
       const auto type = decode::activation_type(py::str(value).cast<std::string>());
@@ -89,67 +85,40 @@ decode::CompileOptions compile_options(const char* function, const py::object& n
   return compile;
 }
 
-// An executable, which has a copy of its tensors.
-class PyExecutable : public BoundExecutor {
- public:
-  PyExecutable(const std::string& json, const py::object& tensors, const py::object& num_workers,
-               const py::object& options, const py::object& progress, const GivenRanks& ranks) {
-    decode::CompileOptions compile =
-        compile_options("compile_program", num_workers, options, ranks);
-    compile.progress = progress_calls(progress);
-    decode::Program program = *program_of(json);
-    decode::require_runnable(program, compile.device);
-    const std::vector<bool> wanted(program.tensors.size(), true);
-    const GivenTensors given = given_tensors(program, tensors, wanted);
-    decode::check_ranks(program, ranks.rank(), ranks.world_size());
-    compile.exchange = ranks.exchange(program, decode::kMostTokens);
-    executable_ = made_for_ranks(compile.exchange, [&] {
-      return without_gil(
-          [&] { return std::make_unique<Executable>(std::move(program), given.bytes, compile); });
-    });
-    make_properties();
-    options_["use_cutlass_kernel"] = compile.uses_tensor_cores;
-  }
-
-  // The blocks work on a node together, so that a step has one row, which waits for nothing.
-  py::dict profile(std::int64_t num_tokens, std::int64_t num_selected) {
-    const decode::StepProfile times = without_gil([&] {
-      return executable_->profile(static_cast<std::size_t>(num_tokens),
-                                  static_cast<std::size_t>(num_selected));
-    });
-    const std::vector<std::size_t> shape{1, times.nodes.size()};
-    const std::vector<double> none(times.nodes.size());
-    using namespace py::literals;
-    return py::dict("seconds"_a = times.whole, "work"_a = py::array_t(shape, times.nodes.data()),
-                    "wait"_a = py::array_t(shape, none.data()));
-  }
-
-  double read_bandwidth() {
-    return without_gil([&] { return executable_->read_bandwidth(); });
-  }
-
- private:
-  decode::Executor& executor() const override { return *executable_; }
-
-  std::unique_ptr<Executable> executable_;
-};
+std::unique_ptr<BoundExecutable> compile_program(const std::string& json, const py::object& tensors,
+                                                 const py::object& num_workers,
+                                                 const py::object& options,
+                                                 const py::object& progress,
+                                                 const py::object& ranks) {
+  const GivenRanks among("compile_program", ranks);
+  decode::CompileOptions compile = compile_options("compile_program", num_workers, options, among);
+  compile.progress = progress_calls(progress);
+  const auto program = program_of(json);
+  decode::require_runnable(*program, compile.device);
+  const GivenTensors given =
+      given_tensors(*program, tensors, std::vector<bool>(program->tensors.size(), true));
+  compile.exchange = among.exchange(*program, decode::kMostTokens);
+  auto made = std::make_unique<BoundExecutable>(
+      made_for_ranks(compile.exchange,
+                     [&] { return decode::make_executable(*program, given.bytes, compile); }),
+      compile.exchange);
+  made->options()["use_cutlass_kernel"] = compile.uses_tensor_cores;
+  return made;
+}
 
 py::object unsupported_reason(const std::string& json) {
-  try {
+  return reason_of([&] {
     const int device = usable_device(chosen_host_device()).index;
     decode::require_runnable(*program_of(json), device);
-  } catch (const Error& error) {
-    return py::str(error.what());
-  }
-  return py::none();
+  });
 }
 
 py::dict program_memory(const std::string& json, const py::object& num_workers,
                         const py::object& options, const py::object& ranks) {
   const auto program = program_of(json);
-  const GivenRanks given("program_memory", ranks);
-  return dict_of(Executable::memory_of(
-      *program, compile_options("program_memory", num_workers, options, given)));
+  const GivenRanks among("program_memory", ranks);
+  return dict_of(
+      decode::memory_of(*program, compile_options("program_memory", num_workers, options, among)));
 }
 
 std::size_t program_memory_limit() {
@@ -162,24 +131,13 @@ void add_decode(py::module_& module) {
   using namespace py::literals;
   module.def("supports_program", unsupported_reason, "program"_a);
   module.def("program_memory", program_memory, "program"_a, "num_workers"_a, "options"_a,
-             "ranks"_a = py::none());
+             "ranks"_a);
   module.def("program_memory_limit", program_memory_limit);
   module.def("most_workers",
              [] { return decode::most_blocks(device_of_programs("most_workers")); });
-  executable_class<PyExecutable>(module)
-      .def("profile", &PyExecutable::profile, "num_tokens"_a, "num_selected"_a,
-           "Run one step, and return how long each node took by the device's clock.")
-      .def("read_bandwidth", &PyExecutable::read_bandwidth,
-           "Copy the weights on the device; return the bytes per second that it reads and writes.");
-  module.def(
-      "compile_program",
-      [](const std::string& program, const py::object& tensors, const py::object& num_workers,
-         const py::object& options, const py::object& progress, const py::object& ranks) {
-        return std::make_unique<PyExecutable>(program, tensors, num_workers, options, progress,
-                                              GivenRanks("compile_program", ranks));
-      },
-      "program"_a, "tensors"_a, py::kw_only(), "num_workers"_a = py::none(),
-      "options"_a = py::none(), "progress"_a = py::none(), "ranks"_a = py::none());
+  executable_class<BoundExecutable>(module);
+  module.def("compile_program", compile_program, "program"_a, "tensors"_a, "num_workers"_a,
+             "options"_a, "progress"_a, "ranks"_a);
 }
 
 }  // namespace tensor_ops

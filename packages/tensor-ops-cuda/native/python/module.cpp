@@ -2,10 +2,10 @@
 // of the devices.
 #include "binding/module.h"
 
+#include "binding/decode_executable.h"
 #include "launch/device.h"
 #include "launch/pinned_pool.h"
 #include "launch/staging.h"
-#include "python/decode.h"
 #include "python/device_array.h"
 #include "python/host_device.h"
 
@@ -44,6 +44,7 @@ PYBIND11_MODULE(_native, module, py::mod_gil_not_used()) {
   module.attr("device_variable") = kDeviceVariable;
   add_ops(module, TENSOR_OPS_VERSION);
   add_device_array(module);
+  module.attr("runs_programs") = true;
   add_decode(module);
   module.def("configuration", [] { return configuration_of(tensor_ops_cuda_backend); });
   module.def("devices", list_devices);

@@ -20,20 +20,21 @@ from tensor_ops_cuda import _native
 from tensor_ops_cuda._backend import (
     API_VERSION,
     CAPABILITIES,
+    PROGRAM_NOTE,
     configuration,
     driver_version,
     info,
     probe,
     supports,
 )
-from tensor_ops_cuda._decode import (
-    PROGRAM_NOTE,
-    compile_program,
-    program_memory,
+from tensor_ops_cuda._decode import compile_program, program_memory, supports_program
+from tensor_ops_cuda._devices import (
+    CudaInfo,
+    Device,
+    devices,
+    get_cuda_info,
     program_memory_limit,
-    supports_program,
 )
-from tensor_ops_cuda._devices import CudaInfo, Device, devices, get_cuda_info
 from tensor_ops_cuda._native import DeviceArray, to_device
 from tensor_ops_cuda._pool import PoolInfo, pool_info, set_pool_limit, trim_pool
 

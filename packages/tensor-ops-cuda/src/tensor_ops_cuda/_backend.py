@@ -8,6 +8,7 @@ from tensor_ops_cuda._devices import chosen, devices, get_cuda_info
 __all__ = [
     "API_VERSION",
     "CAPABILITIES",
+    "PROGRAM_NOTE",
     "configuration",
     "driver_version",
     "info",
@@ -20,6 +21,12 @@ API_VERSION = 1
 
 #: What this backend can do, in the words of the contract.
 CAPABILITIES = {"copies_host_arrays": True, "devices": ["gpu"], "runs_programs": True}
+
+#: What `explain` of a kernel says of the executor of decode programs.
+PROGRAM_NOTE = (
+    "no GPU has run decode programs yet, only an emulated device; nor is it known which products "
+    "are faster, those with use_cutlass_kernel or those without"
+)
 
 
 def probe() -> dict[str, Any]:

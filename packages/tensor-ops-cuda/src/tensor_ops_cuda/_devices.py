@@ -7,7 +7,7 @@ from typing import Any
 from tensor_ops_cuda import _native
 from tensor_ops_cuda._table import Table
 
-__all__ = ["CudaInfo", "Device", "chosen", "devices", "get_cuda_info"]
+__all__ = ["CudaInfo", "Device", "chosen", "devices", "get_cuda_info", "program_memory_limit"]
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,23 @@ def get_cuda_info() -> CudaInfo:
         architectures=_native.architectures.split(),
         devices=[_Facts(asdict(each), text=str(each)) for each in found],
     )
+
+
+def program_memory_limit() -> int:
+    """Return the bytes of the device's memory that nobody has taken.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no device that can be used.
+
+    Examples
+    --------
+    >>> import tensor_ops_cuda
+    >>> 0 <= tensor_ops_cuda.program_memory_limit() <= tensor_ops_cuda.info()["max_memory"]
+    True
+    """
+    return _native.program_memory_limit()
 
 
 class _Facts(dict[str, Any]):

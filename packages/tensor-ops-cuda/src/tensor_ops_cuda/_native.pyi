@@ -8,6 +8,7 @@ architectures: str
 device_variable: str
 dtypes: tuple[str, ...]
 ops: dict[str, Callable[..., Any]]
+runs_programs: bool
 
 @final
 class DeviceArray:
@@ -58,19 +59,18 @@ def supports_program(program: bytes) -> str | None: ...
 def program_memory(
     program: bytes,
     num_workers: int | None,
-    options: dict[str, object] | None,
-    ranks: Any = None,
+    options: Mapping[str, object] | None,
+    ranks: Any,
 ) -> dict[str, int]: ...
 def program_memory_limit() -> int: ...
 def most_workers() -> int: ...
 def compile_program(
     program: bytes,
     tensors: Mapping[str, Any],
-    *,
-    num_workers: int | None = None,
-    options: dict[str, object] | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    ranks: Any = None,
+    num_workers: int | None,
+    options: Mapping[str, object] | None,
+    progress: Callable[[int, int], None] | None,
+    ranks: Any,
 ) -> Executable: ...
 
 class Executable:

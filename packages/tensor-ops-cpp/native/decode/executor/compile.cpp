@@ -54,11 +54,10 @@ struct Executable::Layout {
 };
 
 Executable::Executable(Program program, const CompileOptions& options)
-    : program_(std::move(program)),
+    : Executor(std::move(program)),
       threads_(options.threads),
       activations_(options.activations),
       packed_per_step_(options.packed_per_step),
-      arrays_(program_),
       weights_(options.threads),
       workers_in_use_(options.threads),
       exchange_(options.exchange),
@@ -87,8 +86,7 @@ Executable::Executable(Program program, const std::vector<TensorBytes>& tensors,
   pack_rest(!options.packs_in_steps, options.progress, options.let_go);
 }
 
-std::vector<std::pair<const char*, std::size_t>> Executable::memory_of(
-    Program program, const CompileOptions& options) {
+MemorySizes Executable::memory_of(Program program, const CompileOptions& options) {
   try {
     Executable planned(std::move(program), options);
     planned.add_up(planned.plan(), false);
@@ -281,8 +279,7 @@ void Executable::require_memory() const {
 }
 
 void Executable::allocate(const Layout& layout) {
-  const auto of_arrays = std::make_shared<Memory>(arrays_.bytes(), "the arrays of a step");
-  arrays_.place({of_arrays, of_arrays->data()});
+  arrays_.allocate();
   for (std::size_t t = 0; t < threads_; ++t) own_.emplace_back(layout.scratch.own, "scratch");
   shared_ = Memory(layout.scratch.shared, "scratch");
   parameters_ = Memory(layout.parameter_bytes, "vectors and tables");

@@ -54,70 +54,22 @@ bool Executable::reads_from_caller(std::size_t tensor) const {
   return false;
 }
 
-std::unique_lock<std::mutex> Executable::lock_open(const char* where) {
-  // Before the lock, which may have been held when the process forked.
-  if (const char* const lost = lost_by_fork())
-    throw Error(text(where,
-                     ": the process was forked after compile_program(), and the child has none of "
-                     "its ",
-                     lost, "; compile the program again in the child"));
-  std::unique_lock<std::mutex> lock(running_);
-  if (!team_) throw Error(text(where, ": the executable is closed; compile the program again"));
-  if (!failure_.empty())
-    throw Error(text(where, ": an earlier step failed: ", failure_,
-                     "; compile the program again, on all ranks"));
-  return lock;
-}
-
-std::unique_lock<std::mutex> Executable::begin_step(const char* where, std::size_t num_tokens,
-                                                    std::size_t num_selected) {
-  std::unique_lock<std::mutex> lock = lock_open(where);
-  Step step = step_;
-  step.num_tokens = num_tokens;
-  step.num_selected = num_selected;
-  check_for(where, [&] { arrays_.check(step); });
+void Executable::begin_step(const Step& step) {
   step_ = step;
-  number_step();
-  return lock;
+  workers_ = workers_in_use_.count(step.num_tokens);
 }
 
-void Executable::number_step() {
-  ++step_.number;
-  workers_ = workers_in_use_.count(step_.num_tokens);
-  if (exchange_) hash_of_arrays_ = hash_of_arrays(step_);
-}
-
-void Executable::run(std::size_t num_tokens, std::size_t num_selected) {
-  const auto lock = begin_step("run", num_tokens, num_selected);
-  take_step();
-}
-
-void Executable::take_step() {
+void Executable::take_step(const Step& step) {
+  begin_step(step);
   const auto start = Clock::now();
   run_workers([](std::size_t) { return Unwatched(); });
   const auto end = Clock::now();
-  workers_in_use_.note(step_.num_tokens, start, end, team_->without_processor());
+  workers_in_use_.note(step.num_tokens, start, end, team_->without_processor());
   if (!is_packed_) pack_after_step(end - start);
 }
 
-std::vector<std::int32_t> Executable::run_steps(const StepsInRow& steps) {
-  const std::size_t count = steps.num_tokens;
-  const std::int32_t* const chosen = chosen_tokens(program_, arrays_, steps);
-  const auto lock = begin_step("run_steps", count, count);
-  check_for("run_steps", [&] { arrays_.check_steps(step_, steps.num_steps); });
-  std::vector<std::int32_t> all;
-  for (std::size_t done = 1;; ++done) {
-    take_step();
-    all.insert(all.end(), chosen, chosen + count);
-    if (done == steps.num_steps || ends_row(arrays_, steps, chosen)) return all;
-    feed_chosen(step_, chosen, count);
-    number_step();
-  }
-}
-
 // Looks at each result as soon as all threads have written it, since other values reuse its memory.
-std::size_t Executable::first_nan(std::size_t num_tokens, std::size_t num_selected,
-                                  std::size_t slot) {
+std::size_t Executable::first_nan(const Step& step, std::size_t slot) {
   struct Watch : Unwatched {
     Executable* executable;
     std::size_t worker, slot;
@@ -129,10 +81,10 @@ std::size_t Executable::first_nan(std::size_t num_tokens, std::size_t num_select
       executable->team_->meet(worker);
     }
   };
-  const auto lock = begin_step("first_nan", num_tokens, num_selected);
+  begin_step(step);
   std::size_t found = nodes_.size();
   run_workers([&](std::size_t worker) { return Watch{{}, this, worker, slot, &found}; });
-  return least_of_ranks(found);
+  return found;
 }
 
 bool Executable::has_nan(std::size_t node, std::size_t slot) const {
@@ -147,8 +99,8 @@ bool Executable::has_nan(std::size_t node, std::size_t slot) const {
   return false;
 }
 
-StepProfile Executable::profile(std::size_t num_tokens, std::size_t num_selected) {
-  const auto lock = begin_step("profile", num_tokens, num_selected);
+StepProfile Executable::profile(const Step& step) {
+  begin_step(step);
   StepProfile profile{0, workers_, {}, {}};
   profile.work.resize(workers_ * nodes_.size());
   profile.wait.resize(profile.work.size());
@@ -161,13 +113,7 @@ StepProfile Executable::profile(std::size_t num_tokens, std::size_t num_selected
   return profile;
 }
 
-void Executable::hold_workers(std::size_t count) {
-  const auto lock = lock_open("hold_workers");
-  workers_in_use_.hold(count);
-}
-
 double Executable::read_bandwidth() {
-  const auto lock = lock_open("read_bandwidth");
   if (packed_size_ == 0) throw Error("read_bandwidth: the program has no matrices to read");
   pack_rest(true, {});
   workers_ = workers_in_use_.count(1);
@@ -180,7 +126,6 @@ double Executable::read_bandwidth() {
 }
 
 std::vector<PackedPiece> Executable::packed() {
-  const auto lock = lock_open("packed");
   pack_rest(true, {});
   return weights_.pieces();
 }
@@ -194,7 +139,7 @@ std::pair<std::size_t, std::size_t> Executable::shares_of(std::size_t worker) co
 template <class WatchOf>
 void Executable::run_workers(WatchOf watch_of) {
   team_->run(workers_, [&](std::size_t worker) { work(worker, watch_of(worker)); });
-  require_exchanged();
+  if (exchange_error_) std::rethrow_exception(std::exchange(exchange_error_, nullptr));
 }
 
 // Every worker goes through all phases and meets the others where the plan says so, even at those
@@ -236,10 +181,22 @@ void Executable::work(std::size_t worker, Watch watch) {
   }
 }
 
-void Executable::close() {
-  std::unique_lock<std::mutex> lock(running_, std::defer_lock);
-  if (owner_.is_current()) lock.lock();
-  if (exchange_ && owner_.is_current()) exchange_->leave("has closed its executable");
+// All workers have met, so that what they send is written. They meet again once the others have
+// sent theirs.
+bool Executable::exchange(std::size_t worker, std::size_t node, std::size_t rows) {
+  if (worker == 0) {
+    try {
+      exchange_->meet(node, rows, nodes_[node].sent_columns);
+    } catch (...) {
+      exchange_error_ = std::current_exception();
+    }
+    team_->note_pause(worker, exchange_->paused());
+  }
+  team_->meet(worker);
+  return !exchange_error_;
+}
+
+void Executable::release() {
   exchange_.reset();
   team_.reset();
   nodes_.clear();

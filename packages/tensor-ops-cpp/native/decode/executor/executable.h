@@ -7,8 +7,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,14 +16,10 @@
 #include "decode/executor/packed_weights.h"
 #include "decode/executor/team.h"
 #include "decode/executor/workers_in_use.h"
-#include "decode/program/fusion.h"
 #include "decode/ranks/exchange.h"
 #include "decode/serving/executor.h"
 
 namespace tensor_ops::decode {
-
-// Called on the calling thread with the bytes of weights that are done, and of all. May throw.
-using Progress = std::function<void(std::size_t, std::size_t)>;
 
 // Called on the calling thread with tensors of the program that are not read again, by index.
 using LetGo = std::function<void(const std::vector<std::size_t>&)>;
@@ -33,7 +27,7 @@ using LetGo = std::function<void(const std::vector<std::size_t>&)>;
 struct CompileOptions {
   std::size_t threads;
   ActivationType activations;
-  Progress progress = {};
+  Progress progress = {};   // called on the calling thread
   TensorBytes packed = {};  // what packed() of another executable returned; null: pack the weights
   // Whether weights in mapped files are packed little by little after steps, which then read the
   // files, so that no step waits for all of them. Else all are packed when it is compiled.
@@ -47,16 +41,6 @@ struct CompileOptions {
   std::shared_ptr<Exchange> exchange = {};
 };
 
-// How the workers spent a step, in seconds. A worker waits for the last one at the end of a step:
-// that is what its rows of `work` and `wait` lack of `whole`.
-struct StepProfile {
-  double whole;
-  std::size_t workers;
-  // A row for each worker: its work in each node, and what it waited before and within it. What a
-  // phase takes is that of its main node.
-  std::vector<double> work, wait;
-};
-
 class TENSOR_OPS_SHARED Executable final : public Executor {
  public:
   // tensors: of the program, by index. Matrices may be missing where `options` has packed weights.
@@ -66,35 +50,22 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
              const CompileOptions& options);
   // The bytes that an executable of this program would take if it packed its weights, by what takes
   // them. Takes none of that memory. Throws MemoryError where a size is more than any memory.
-  static std::vector<std::pair<const char*, std::size_t>> memory_of(Program program,
-                                                                    const CompileOptions& options);
-  Executable(const Executable&) = delete;
-  Executable& operator=(const Executable&) = delete;
+  static MemorySizes memory_of(Program program, const CompileOptions& options);
   ~Executable() override;
 
-  void run(std::size_t num_tokens, std::size_t num_selected) override;
-  std::vector<std::int32_t> run_steps(const StepsInRow& steps) override;
-  std::size_t first_nan(std::size_t num_tokens, std::size_t num_selected,
-                        std::size_t slot) override;
-  void close() override;
-  const Program& program() const override { return program_; }
-  const StepArrays& arrays() const override { return arrays_; }
-  const std::vector<std::pair<const char*, std::size_t>>& memory() const override {
-    return memory_;
-  }
+  void take_step(const Step& step) override;
+  void release() override;
   ActivationType activations() const override { return activations_; }
   std::size_t num_workers() const override { return threads_; }
-  const std::vector<Phase>& phases() const override { return phases_; }
+  std::size_t first_nan(const Step& step, std::size_t slot) override;
+  StepProfile profile(const Step& step) override;
+  // Reads the packed weights. Throws Error where the program has no matrices.
+  double read_bandwidth() override;
   const char* lost_by_fork() const override;
 
-  // Runs a step as run() does, and measures it.
-  StepProfile profile(std::size_t num_tokens, std::size_t num_selected);
   // Fixes the number of workers that take part in a step; 0 leaves it to WorkersInUse again. This
   // is for measurements: no result depends on it.
-  void hold_workers(std::size_t count);
-  // The bytes per second at which the threads read the packed weights, without computing with them.
-  // Throws Error where the program has no matrices.
-  double read_bandwidth();
+  void hold_workers(std::size_t count) { workers_in_use_.hold(count); }
   // The packed weights, piece by piece in an order that does not depend on the threads.
   std::vector<PackedPiece> packed();
   std::size_t packed_size() const { return packed_size_; }  // bytes
@@ -135,13 +106,7 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   void pack_rest(bool of_mapped_files, const Progress& progress, const LetGo& let_go = {});
   // The matrices of a node that neither a later node nor a step reads.
   std::vector<std::size_t> last_read_by(std::size_t node) const;
-  // Throws Error after close() and in a forked child.
-  std::unique_lock<std::mutex> lock_open(const char* where);
-  // Locks as lock_open() does. Throws ValueError for a step that cannot run.
-  std::unique_lock<std::mutex> begin_step(const char* where, std::size_t num_tokens,
-                                          std::size_t num_selected);
-  void number_step();
-  void take_step();
+  void begin_step(const Step& step);
   bool has_nan(std::size_t node, std::size_t slot) const;
   // Calls work(worker, watch(worker)) on each worker of a step. Throws what has ended an exchange.
   template <class WatchOf>
@@ -150,14 +115,8 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   void work(std::size_t worker, Watch watch);
   // Meets the other ranks. Returns whether they have come, to each worker of the team.
   bool exchange(std::size_t worker, std::size_t node, std::size_t rows);
-  void meet_ranks(std::size_t node, std::size_t rows, std::size_t columns) noexcept;
-  // Throws what has ended an exchange of this step.
-  void require_exchanged();
-  // The least of a number that each rank has.
-  std::size_t least_of_ranks(std::size_t number);
   std::pair<std::size_t, std::size_t> shares_of(std::size_t worker) const;  // first and end
 
-  const Program program_;
   std::vector<TensorBytes> tensors_;
   const std::size_t threads_;
   const ActivationType activations_;
@@ -165,26 +124,20 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   std::size_t packed_size_ = 0;
   std::atomic<bool> is_packed_{false};
   bool has_run_ = false;
-  StepArrays arrays_;
-  std::vector<std::pair<const char*, std::size_t>> memory_;
 
   const OwnerProcess owner_;
-  std::mutex running_;
   Step step_{};
-  std::vector<Phase> phases_;
   std::vector<Compiled> nodes_;
   PackedTiles weights_;
   std::vector<Memory> own_;  // scratch, by thread
   Memory parameters_, caches_, values_, shared_;
-  std::unique_ptr<Team> team_;  // null once closed
+  std::unique_ptr<Team> team_;
   WorkersInUse workers_in_use_;
   std::size_t workers_ = 1;  // in this step
 
   std::shared_ptr<Exchange> exchange_;  // null: there is one rank
   const std::size_t world_size_;
-  std::uint64_t hash_of_arrays_ = 0;   // of this step
   std::exception_ptr exchange_error_;  // of this step
-  std::string failure_;                // why there can be no step any more
 };
 
 }  // namespace tensor_ops::decode

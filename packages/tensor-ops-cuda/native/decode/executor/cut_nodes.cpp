@@ -1,7 +1,6 @@
 #include "decode/executor/cut_nodes.h"
 
 #include <algorithm>
-#include <exception>
 
 #include "decode/ranks/exchange_sizes.h"
 
@@ -26,15 +25,6 @@ CutNodes::CutNodes(const Program& program, const DeviceProgram& on_device,
       result_(exchange_ ? std::make_unique<PinnedMemory>(most_result_bytes(program, on_device))
                         : nullptr) {}
 
-CutNodes::~CutNodes() {
-  if (exchange_ && !is_forked_child()) exchange_->leave("has closed its executable");
-}
-
-void CutNodes::begin_step(Step& step) {
-  ++step.number;
-  if (exchange_) step_ = {hash_of_arrays(step), step.number, 0, 0, 0};
-}
-
 void CutNodes::run(const Cut& cut, std::size_t rows) {
   if (rows == 0) return;
   // With one rank it is the result already.
@@ -42,15 +32,11 @@ void CutNodes::run(const Cut& cut, std::size_t rows) {
   const Node& node = program_.nodes[cut.node];
   const std::size_t columns = program_.values[cut.from].columns,
                     sent = sent_columns(program_, node, exchange_->world_size());
-  ExchangeTag tag = step_;
-  tag.node = static_cast<std::uint32_t>(cut.node);
-  tag.rows = static_cast<std::uint32_t>(rows);
-  tag.columns = static_cast<std::uint32_t>(sent);
-  const ExchangeBuffers buffers = exchange_->buffers(exchange_->num_done(), tag.count());
+  const ExchangeBuffers buffers = exchange_->buffers(exchange_->num_done(), rows * sent);
   for (std::size_t row = 0; row < rows; ++row)
     download(on_device_.value(cut.from) + row * columns, buffers.sent + row * sent,
              columns * sizeof(float), stream_);
-  meet(tag);
+  exchange_->meet(cut.node, rows, sent);
   if (is_gather(node))
     gather(buffers, cut.to, rows, sent);
   else
@@ -77,26 +63,6 @@ void CutNodes::gather(const ExchangeBuffers& buffers, std::size_t value, std::si
       std::copy_n(buffers.received + rank * buffers.stride + row * sent_columns, end - first,
                   result_->at<float>(0) + row * columns + first);
   }
-}
-
-void CutNodes::meet(const ExchangeTag& tag) {
-  try {
-    exchange_->meet(tag);
-  } catch (const std::exception& error) {
-    failure_ = first_line_of(error);
-    throw;
-  }
-}
-
-std::size_t CutNodes::least_of_ranks(std::size_t number) {
-  if (!exchange_) return number;
-  const ExchangeBuffers buffers = exchange_->buffers(exchange_->num_done(), 1);
-  *buffers.sent = static_cast<float>(number);
-  ExchangeTag tag = step_;
-  tag.node = static_cast<std::uint32_t>(program_.nodes.size());
-  tag.rows = tag.columns = 1;
-  meet(tag);
-  return least_received(buffers, exchange_->world_size());
 }
 
 }  // namespace tensor_ops::decode

@@ -16,9 +16,6 @@
 
 namespace tensor_ops::decode {
 
-// Called with the bytes of weights that are uploaded, and of all. May throw.
-using Progress = std::function<void(std::size_t, std::size_t)>;
-
 constexpr std::size_t kMostEnds = 1024;  // end tokens of all requests of a step
 
 // What a launch is given by the host, as int32, in one piece of memory.

@@ -1,7 +1,6 @@
 #include "decode/executor/executable.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "declaration/errors.h"
@@ -10,7 +9,6 @@
 #include "decode/executor/nan_search.h"
 #include "decode/executor/runnable.h"
 #include "decode/executor/step_launcher.h"
-#include "decode/program/alignment.h"
 #include "decode/program/sizes.h"
 #include "decode/ranks/exchange_sizes.h"
 #include "decode/serving/draw.h"
@@ -19,51 +17,138 @@
 #include "launch/streams.h"
 
 namespace tensor_ops::decode {
+namespace {
 
-class Executable::Impl {
+int blocks_of(const CompileOptions& options) {
+  const std::size_t most = most_blocks(options.device);
+  if (options.num_workers > most)
+    throw ValueError(text("num_workers must be from 1 to ", most,
+                          ", a block for each multiprocessor, got ", options.num_workers));
+  return static_cast<int>(options.num_workers ? options.num_workers : most);
+}
+
+MemorySizes memory_with(const Program& program, const DeviceProgram& on_device,
+                        const StepArrays& arrays, std::size_t ranks) {
+  MemorySizes sizes = on_device.memory();
+  sizes.emplace_back("arrays", arrays.bytes());
+  if (ranks > 1)
+    sizes.emplace_back("exchange", exchange_bytes(ranks, most_sent(program, ranks, kMostTokens)));
+  return sizes;
+}
+
+class Executable final : public Executor {
  public:
-  Impl(Program program, const std::vector<TensorBytes>& tensors, const CompileOptions& options)
-      : program_(std::move(program)),
+  Executable(Program program, const std::vector<TensorBytes>& tensors,
+             const CompileOptions& options)
+      : Executor(std::move(program)),
         device_(options.device),
         grid_{blocks_of(options), slots_for(options.device), options.uses_tensor_cores},
-        on_device_(program_, grid_.blocks),
-        arrays_(program_) {
+        on_device_(program_, grid_.blocks) {
     require_tensors(program_, tensors, std::vector<bool>(program_.tensors.size(), true));
     check_ranks(program_, options.rank, options.world_size);
     memory_ = memory_with(program_, on_device_, arrays_, options.world_size);
+    phases_ = on_device_.lowered().fused;
     const CurrentDevice current(device_);
     require_memory();
     stream_ = options.stream ? static_cast<cudaStream_t>(*options.stream) : own_stream(device_);
-    const std::shared_ptr<unsigned char> memory(new unsigned char[arrays_.bytes() + 64](),
-                                                std::default_delete<unsigned char[]>());
-    const auto address = reinterpret_cast<std::uintptr_t>(memory.get());
-    arrays_.place({memory, memory.get() + aligned(address) - address});
+    arrays_.allocate();
     launcher_ = std::make_unique<StepLauncher>(program_, on_device_, grid_, stream_);
     cut_nodes_ = std::make_unique<CutNodes>(program_, on_device_, options.exchange, stream_);
-    step_ = arrays_.step();
     on_device_.load(tensors, options.progress, stream_);
   }
 
-  static int blocks_of(const CompileOptions& options) {
-    const std::size_t most = most_blocks(options.device);
-    if (options.num_workers > most)
-      throw ValueError(text("num_workers must be from 1 to ", most,
-                            ", a block for each multiprocessor, got ", options.num_workers));
-    return static_cast<int>(options.num_workers ? options.num_workers : most);
+  // kInt8x2, or kFloat32 without tensor cores.
+  ActivationType activations() const override {
+    return grid_.uses_tensor_cores ? ActivationType::kInt8x2 : ActivationType::kFloat32;
   }
-  using Sizes = std::vector<std::pair<const char*, std::size_t>>;
-  static Sizes memory_with(const Program& program, const DeviceProgram& on_device,
-                           const StepArrays& arrays, std::size_t ranks) {
-    Sizes sizes = on_device.memory();
-    sizes.emplace_back("arrays", arrays.bytes());
-    if (ranks > 1)
-      sizes.emplace_back("exchange", exchange_bytes(ranks, most_sent(program, ranks, kMostTokens)));
-    return sizes;
+  std::size_t num_workers() const override { return static_cast<std::size_t>(grid_.blocks); }
+  const char* lost_by_fork() const override { return is_forked_child() ? "device" : nullptr; }
+
+  void take_step(const Step& step) override {
+    const CurrentDevice current(device_);
+    step_ = step;
+    for_each_group([&](const Group& group) {
+      for_each_launch(group, [&](std::size_t begin, std::size_t end) {
+        const bool is_last = end == on_device_.lowered().phases.size();
+        const bool chooses = is_last && !on_device_.lowered().chooses_on_host;
+        launcher_->launch(group, {begin, end, 1, chooses ? chosen_of(group) : 0, false});
+      });
+      std::int32_t* const chosen = launcher_->outputs().chosen;
+      draw_tokens(group, chosen);
+      download_outputs(group, chosen);
+    });
+  }
+
+  // In one launch.
+  bool take_steps(const Step& step, const StepsInRow& steps, std::size_t most,
+                  std::vector<std::int32_t>& all) override {
+    step_ = step;
+    if (!runs_in_row(steps)) return false;
+    const CurrentDevice current(device_);
+    const std::size_t count = steps.num_tokens;
+    const Group group{0, count, 0, count};
+    launcher_->upload(step_, group, steps.end_tokens);
+    launcher_->launch(group, {0, on_device_.lowered().phases.size(),
+                              std::min(most, kMostStepsOfLaunch), count, false});
+    const std::int32_t* const chosen = launcher_->outputs().chosen;
+    const auto done = static_cast<std::size_t>(launcher_->outputs().num_done);
+    all.insert(all.end(), chosen, chosen + done * count);
+    download_outputs(group, chosen + (done - 1) * count);
+    return true;
+  }
+
+  std::size_t first_nan(const Step& step, std::size_t slot) override {
+    const CurrentDevice current(device_);
+    step_ = step;
+    std::size_t found = program_.nodes.size();
+    for_each_group([&](const Group& group) {
+      for_each_launch(group, [&](std::size_t begin, std::size_t end) {
+        for (std::size_t p = begin; p < end; ++p) {
+          launcher_->launch(group, {p, p + 1, 1, 0, false});
+          const auto node = static_cast<std::size_t>(on_device_.lowered().phases[p].phase.node);
+          if (node < found && has_nan(group, p, slot)) found = node;
+        }
+      });
+    });
+    return found;
+  }
+
+  // By the device's clock. The blocks work on a phase together, and wait for nothing.
+  StepProfile profile(const Step& step) override {
+    const CurrentDevice current(device_);
+    step_ = step;
+    const std::vector<double> none(program_.nodes.size());
+    StepProfile profile{0, 1, none, none};
+    for_each_group([&](const Group& group) {
+      for_each_launch(group, [&](std::size_t begin, std::size_t end) {
+        launcher_->launch(group, {begin, end, 1, 0, true});
+        std::vector<unsigned long long> times(end - begin + 1);
+        download(on_device_.times(), times.data(), times.size() * sizeof times[0], stream_);
+        profile.whole += 1e-9 * static_cast<double>(times.back() - times[0]);
+        for (std::size_t p = begin; p < end; ++p)
+          profile.work[static_cast<std::size_t>(on_device_.lowered().phases[p].phase.node)] +=
+              1e-9 * static_cast<double>(times[p - begin + 1] - times[p - begin]);
+      });
+    });
+    return profile;
+  }
+
+  // Of reading and writing, while the device copies the weights.
+  double read_bandwidth() override {
+    const CurrentDevice current(device_);
+    return on_device_.copy_bandwidth(stream_);
+  }
+
+  void release() override {
+    if (is_forked_child()) return;
+    launcher_.reset();
+    cut_nodes_.reset();
+    on_device_.unload();
+    // Memory is free once the device has come to its release. A device that fails has none left.
+    if (cudaStreamSynchronize(stream_) != cudaSuccess) cudaGetLastError();
   }
 
  private:
-  friend class Executable;
-
   void require_memory() const {
     const std::size_t free = free_memory(device_),
                       whole = devices()[static_cast<std::size_t>(device_)].memory;
@@ -75,37 +160,6 @@ class Executable::Impl {
              joined(on_device_.memory(),
                     [](const auto& each) { return text(each.first, " ", each.second); }),
              "), and ", free, " of ", whole, " are free"));
-  }
-
-  static void require_no(const char* where, const std::string& failure, const char* how) {
-    if (!failure.empty())
-      throw Error(
-          text(where, ": an earlier step failed: ", failure, "; compile the program again, ", how));
-  }
-
-  std::unique_lock<std::mutex> lock_open(const char* where) {
-    if (is_forked_child())
-      throw Error(text(
-          where,
-          ": the process was forked after compile_program(), and the child has none of its device; "
-          "compile the program again in the child"));
-    std::unique_lock<std::mutex> lock(running_);
-    if (!launcher_)
-      throw Error(text(where, ": the executable is closed; compile the program again"));
-    require_no(where, launcher_->failure(), "in a new process if that fails");
-    require_no(where, cut_nodes_->failure(), "on all ranks");
-    return lock;
-  }
-  std::unique_lock<std::mutex> begin_step(const char* where, std::size_t num_tokens,
-                                          std::size_t num_selected) {
-    std::unique_lock<std::mutex> lock = lock_open(where);
-    Step step = step_;
-    step.num_tokens = num_tokens;
-    step.num_selected = num_selected;
-    check_for(where, [&] { arrays_.check(step); });
-    step_ = step;
-    cut_nodes_->begin_step(step_);
-    return lock;
   }
 
   // The tokens of a step run in groups, in order, since later tokens of a sequence attend to
@@ -191,10 +245,11 @@ class Executable::Impl {
     }
   }
 
-  // Calls run(begin, end) for the phases of each launch of a group. Nodes that exchange values with
-  // other ranks run between two launches.
+  // Gives the device a group, and calls run(begin, end) for the phases of each of its launches.
+  // Nodes that exchange values with other ranks run between two launches.
   template <class Run>
   void for_each_launch(const Group& group, Run run) {
+    launcher_->upload(step_, group);
     std::size_t begin = 0;
     const std::size_t end = end_of_phases(group);
     for (const Cut& cut : on_device_.lowered().cuts) {
@@ -208,64 +263,12 @@ class Executable::Impl {
     if (begin < end) run(begin, end);
   }
 
-  void take_step(const char* where) {
-    for_each_group([&](const Group& group) {
-      launcher_->upload(step_, group);
-      for_each_launch(group, [&](std::size_t begin, std::size_t end) {
-        const bool is_last = end == on_device_.lowered().phases.size();
-        const bool chooses = is_last && !on_device_.lowered().chooses_on_host;
-        launcher_->launch(where, group, {begin, end, 1, chooses ? chosen_of(group) : 0, false});
-      });
-      std::int32_t* const chosen = launcher_->outputs().chosen;
-      draw_tokens(group, chosen);
-      download_outputs(group, chosen);
-    });
-  }
-
-  // Steps of one launch, each fed what the one before chose. Returns how many ran.
-  std::size_t take_steps(const StepsInRow& steps, std::size_t num_steps,
-                         std::vector<std::int32_t>& all) {
-    const std::size_t count = steps.num_tokens;
-    const Group group{0, count, 0, count};
-    launcher_->upload(step_, group, steps.end_tokens);
-    const std::size_t phases = on_device_.lowered().phases.size();
-    launcher_->launch("run_steps", group, {0, phases, num_steps, count, false});
-    const StepOutputs& outputs = launcher_->outputs();
-    const auto done = static_cast<std::size_t>(outputs.num_done);
-    all.insert(all.end(), outputs.chosen, outputs.chosen + done * count);
-    for (std::size_t s = 0; s + 1 < done; ++s)
-      feed_chosen(step_, outputs.chosen + s * count, count);
-    download_outputs(group, outputs.chosen + (done - 1) * count);
-    return done;
-  }
-
   bool runs_in_row(const StepsInRow& steps) const {
     std::size_t ends = 0;
     for (const auto& each : steps.end_tokens) ends += each.size();
     return steps.num_tokens <= grid_.most_tokens() && on_device_.lowered().cuts.empty() &&
            chooser() && !draws() && ends <= kMostEnds &&
            program_.values[chooser()->outputs[0]].name == steps.output;
-  }
-
-  std::vector<std::int32_t> run_steps(const StepsInRow& steps) {
-    const std::size_t count = steps.num_tokens;
-    const std::int32_t* const chosen = chosen_tokens(program_, arrays_, steps);
-    const auto lock = begin_step("run_steps", count, count);
-    check_for("run_steps", [&] { arrays_.check_steps(step_, steps.num_steps); });
-    const CurrentDevice current(device_);
-    std::vector<std::int32_t> all;
-    for (std::size_t done = 0;;) {
-      if (runs_in_row(steps)) {
-        done += take_steps(steps, std::min(steps.num_steps - done, kMostStepsOfLaunch), all);
-      } else {
-        take_step("run_steps");
-        all.insert(all.end(), chosen, chosen + count);
-        ++done;
-      }
-      if (done == steps.num_steps || ends_row(arrays_, steps, chosen)) return all;
-      feed_chosen(step_, chosen, count);
-      cut_nodes_->begin_step(step_);
-    }
   }
 
   // Whether the rows of a slot that a phase has left have NaN.
@@ -283,117 +286,33 @@ class Executable::Impl {
     return false;
   }
 
-  std::size_t first_nan(std::size_t slot) {
-    const CurrentDevice current(device_);
-    std::size_t found = program_.nodes.size();
-    for_each_group([&](const Group& group) {
-      launcher_->upload(step_, group);
-      for_each_launch(group, [&](std::size_t begin, std::size_t end) {
-        for (std::size_t p = begin; p < end; ++p) {
-          launcher_->launch("first_nan", group, {p, p + 1, 1, 0, false});
-          const auto node = static_cast<std::size_t>(on_device_.lowered().phases[p].phase.node);
-          if (node < found && has_nan(group, p, slot)) found = node;
-        }
-      });
-    });
-    return cut_nodes_->least_of_ranks(found);
-  }
-
-  StepProfile profile() {
-    const CurrentDevice current(device_);
-    StepProfile profile{0, std::vector<double>(program_.nodes.size())};
-    for_each_group([&](const Group& group) {
-      launcher_->upload(step_, group);
-      for_each_launch(group, [&](std::size_t begin, std::size_t end) {
-        launcher_->launch("profile", group, {begin, end, 1, 0, true});
-        std::vector<unsigned long long> times(end - begin + 1);
-        download(on_device_.times(), times.data(), times.size() * sizeof times[0], stream_);
-        profile.whole += 1e-9 * static_cast<double>(times.back() - times[0]);
-        for (std::size_t p = begin; p < end; ++p)
-          profile.nodes[static_cast<std::size_t>(on_device_.lowered().phases[p].phase.node)] +=
-              1e-9 * static_cast<double>(times[p - begin + 1] - times[p - begin]);
-      });
-    });
-    return profile;
-  }
-
-  const Program program_;
   const int device_;
   const StepGrid grid_;
   DeviceProgram on_device_;
-  StepArrays arrays_;
-  Sizes memory_;
   Step step_{};
-  std::mutex running_;
   cudaStream_t stream_ = nullptr;
-  std::unique_ptr<StepLauncher> launcher_;  // null once closed
+  std::unique_ptr<StepLauncher> launcher_;
   std::unique_ptr<CutNodes> cut_nodes_;
   std::vector<float> row_;
   std::vector<unsigned char> scratch_;
 };
 
-Executable::Executable(Program program, const std::vector<TensorBytes>& tensors,
-                       const CompileOptions& options) {
-  require_runnable(program, options.device);
-  impl_ = std::make_unique<Impl>(std::move(program), tensors, options);
-}
-Executable::~Executable() = default;
+}  // namespace
 
-std::vector<std::pair<const char*, std::size_t>> Executable::memory_of(
-    const Program& program, const CompileOptions& options) {
+std::unique_ptr<Executor> make_executable(Program program, const std::vector<TensorBytes>& tensors,
+                                          const CompileOptions& options) {
+  require_runnable(program, options.device);
+  return std::make_unique<Executable>(std::move(program), tensors, options);
+}
+
+MemorySizes memory_of(const Program& program, const CompileOptions& options) {
   require_runnable(program, options.device);
   try {
-    return Impl::memory_with(program, DeviceProgram(program, Impl::blocks_of(options)),
-                             StepArrays(program), options.world_size);
+    return memory_with(program, DeviceProgram(program, blocks_of(options)), StepArrays(program),
+                       options.world_size);
   } catch (const SizeError& error) {
     throw MemoryError(error.what());
   }
 }
-
-void Executable::run(std::size_t num_tokens, std::size_t num_selected) {
-  const auto lock = impl_->begin_step("run", num_tokens, num_selected);
-  const CurrentDevice current(impl_->device_);
-  impl_->take_step("run");
-}
-std::vector<std::int32_t> Executable::run_steps(const StepsInRow& steps) {
-  return impl_->run_steps(steps);
-}
-std::size_t Executable::first_nan(std::size_t num_tokens, std::size_t num_selected,
-                                  std::size_t slot) {
-  const auto lock = impl_->begin_step("first_nan", num_tokens, num_selected);
-  return impl_->first_nan(slot);
-}
-StepProfile Executable::profile(std::size_t num_tokens, std::size_t num_selected) {
-  const auto lock = impl_->begin_step("profile", num_tokens, num_selected);
-  return impl_->profile();
-}
-double Executable::read_bandwidth() {
-  const auto lock = impl_->lock_open("read_bandwidth");
-  const CurrentDevice current(impl_->device_);
-  return impl_->on_device_.copy_bandwidth(impl_->stream_);
-}
-void Executable::close() {
-  if (is_forked_child()) return;
-  const std::lock_guard<std::mutex> lock(impl_->running_);
-  if (!impl_->launcher_) return;
-  impl_->launcher_.reset();
-  impl_->cut_nodes_.reset();
-  impl_->on_device_.unload();
-  // Memory is free once the device has come to its release. A device that fails has none left.
-  if (cudaStreamSynchronize(impl_->stream_) != cudaSuccess) cudaGetLastError();
-}
-const Program& Executable::program() const { return impl_->program_; }
-const StepArrays& Executable::arrays() const { return impl_->arrays_; }
-const std::vector<std::pair<const char*, std::size_t>>& Executable::memory() const {
-  return impl_->memory_;
-}
-ActivationType Executable::activations() const {
-  return impl_->grid_.uses_tensor_cores ? ActivationType::kInt8x2 : ActivationType::kFloat32;
-}
-std::size_t Executable::num_workers() const {
-  return static_cast<std::size_t>(impl_->grid_.blocks);
-}
-const std::vector<Phase>& Executable::phases() const { return impl_->on_device_.lowered().fused; }
-const char* Executable::lost_by_fork() const { return is_forked_child() ? "device" : nullptr; }
 
 }  // namespace tensor_ops::decode

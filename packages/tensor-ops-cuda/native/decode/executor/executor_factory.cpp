@@ -5,7 +5,6 @@
 #include "declaration/errors.h"
 #include "decode/executor/executable.h"
 #include "decode/executor/runnable.h"
-#include "decode/executor/settings.h"
 #include "launch/device.h"
 
 namespace tensor_ops::decode {
@@ -28,10 +27,9 @@ int most_workers() { return static_cast<int>(most_blocks(device_of_models())); }
 std::unique_ptr<Executor> make_executor(const ExportedModel& model,
                                         const ExecutorOptions& options) {
   const int device = device_of_models();
-  require_runnable(model.program, device);
   CompileOptions compile{device, options.num_workers};
   if (options.activations) compile.uses_tensor_cores = are_for_tensor_cores(*options.activations);
-  return std::make_unique<Executable>(model.program, model.tensors, compile);
+  return make_executable(model.program, model.tensors, compile);
 }
 
 }  // namespace tensor_ops::decode

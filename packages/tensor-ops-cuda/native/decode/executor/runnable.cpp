@@ -4,6 +4,7 @@
 
 #include "declaration/errors.h"
 #include "decode/executor/lowering.h"
+#include "decode/program/activation_names.h"
 #include "decode/steps.h"
 #include "launch/cuda.h"
 #include "launch/device.h"
@@ -38,6 +39,14 @@ std::size_t most_blocks(int device) {
   CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount,
                                     usable_device(device).index));
   return static_cast<std::size_t>(multiprocessors);
+}
+
+bool are_for_tensor_cores(ActivationType type) {
+  if (type == ActivationType::kInt8x2) return true;
+  if (type == ActivationType::kFloat32) return false;
+  throw ValueError(text("activations is '", activation_name(type),
+                        "', and the executor of cuda has 'int8x2', by tensor cores, and 'float32'; "
+                        "leave it out, or choose another backend"));
 }
 
 void require_runnable(const Program& program, int device) {

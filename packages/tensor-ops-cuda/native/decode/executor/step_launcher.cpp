@@ -46,7 +46,7 @@ void StepLauncher::upload(const Step& step, const Group& group, const EndTokens&
   send(on_device_.page_table(), step.page_table, pages * sizeof(std::int32_t));
 }
 
-void StepLauncher::launch(const char* where, const Group& group, const Range& range) {
+void StepLauncher::launch(const Group& group, const Range& range) {
   Steps steps = on_device_.steps(range.begin, range.end);
   steps.num_tokens = static_cast<int>(group.tokens);
   steps.num_selected = static_cast<int>(group.selected);
@@ -60,11 +60,10 @@ void StepLauncher::launch(const char* where, const Group& group, const Range& ra
   try {
     launch_steps(steps, grid_, stream_);
     CUDA_CHECK(cudaStreamSynchronize(stream_));
-    failure_ = hung_blocks(range.begin);
   } catch (const CudaError& error) {
-    failure_ = error.what();
+    throw StepFailure(error.what());
   }
-  if (!failure_.empty()) throw Error(text(where, ": ", failure_));
+  if (const std::string hung = hung_blocks(range.begin); !hung.empty()) throw StepFailure(hung);
 }
 
 // Where the blocks stood that have given up; empty where none has.

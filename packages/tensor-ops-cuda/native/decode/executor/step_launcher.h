@@ -42,13 +42,10 @@ class StepLauncher {
     std::size_t num_steps, num_chosen;
     bool is_timed;
   };
-  // Runs phases of the group that was uploaded last, and waits for their end. Throws Error, whose
-  // text begins with `where`; nothing can be launched after that.
-  void launch(const char* where, const Group& group, const Range& range);
+  // Runs phases of the group that was uploaded last, and waits for their end. Throws StepFailure.
+  void launch(const Group& group, const Range& range);
 
   StepOutputs& outputs() const { return *outputs_.at<StepOutputs>(0); }
-  // Why nothing can be launched any more; empty as long as it can.
-  const std::string& failure() const { return failure_; }
 
  private:
   std::string hung_blocks(std::size_t first_phase) const;
@@ -58,7 +55,6 @@ class StepLauncher {
   const StepGrid grid_;
   const cudaStream_t stream_;
   PinnedMemory outputs_, inputs_;
-  std::string failure_;
 };
 
 }  // namespace tensor_ops::decode

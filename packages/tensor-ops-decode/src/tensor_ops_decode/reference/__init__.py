@@ -1,6 +1,6 @@
 """The executor of the backend ``python``, which runs what nodes mean in NumPy."""
 
-from tensor_ops_decode.reference.executor import (
+from tensor_ops_decode.reference.driver import (
     ReferenceExecutable,
     compile_program,
     program_memory,

@@ -1,12 +1,8 @@
-// Programs of a model's decode step, as Python sees them.
 #pragma once
 
 #include <pybind11/pybind11.h>
 
 namespace tensor_ops {
-
-// Adds supports_program(), compile_program() and the class Executable.
-void add_decode(pybind11::module_& module);
 
 // The products of the executor one by one, for the tests:
 //

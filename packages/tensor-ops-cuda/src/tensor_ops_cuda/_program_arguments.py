@@ -1,1 +1,0 @@
-../../../tensor-ops-cpp/src/tensor_ops_cpp/_program_arguments.py
