@@ -65,10 +65,7 @@ def entry(kind: Kind) -> Lines:
     roles = [kind.role] if kind.role else []
     traits = [f"k{camel(what)}" for what in [*(w for w in known if getattr(kind, w)), *roles]]
     members = [
-        rows(
-            row(each.name, each.columns, element(each.dtype), each.below, need(each.optional))
-            for each in kind.inputs
-        ),
+        rows(row(each.name, each.columns, element(each.dtype), each.below) for each in kind.inputs),
         rows(
             row(each.name, each.columns, element(each.dtype), each.below) for each in kind.outputs
         ),

@@ -15,8 +15,7 @@ class Fusion {
         is_output_(program.values.size()),
         is_taken_(program.nodes.size()) {
     for (std::size_t n = 0; n < program.nodes.size(); ++n) {
-      for (std::size_t input : program.nodes[n].inputs)
-        if (input != kAbsent) readers_[input].push_back(n);
+      for (std::size_t input : program.nodes[n].inputs) readers_[input].push_back(n);
       for (std::size_t output : program.nodes[n].outputs) writer_[output] = n;
     }
     for (std::size_t output : program.outputs) is_output_[output] = true;
@@ -45,8 +44,7 @@ class Fusion {
   Phase alone(std::size_t n) const {
     Phase phase{n};
     phase.nodes = {n};
-    for (std::size_t input : program_.nodes[n].inputs)
-      if (input != kAbsent) phase.reads.push_back(input);
+    phase.reads = program_.nodes[n].inputs;
     phase.writes = program_.nodes[n].outputs;
     return phase;
   }

@@ -19,7 +19,6 @@ struct InputSlot {
   const char *name, *columns;
   Element element = Element::kFloat32;
   const char* below = "";  // of int32: its numbers must be stated to be below this size
-  Need need = Need::kRequired;
 };
 
 struct OutputSlot {

@@ -182,7 +182,6 @@ class Rules {
 
   void match_inputs() {
     for (std::size_t i = 0; i < kind_.inputs.size(); ++i) {
-      if (node_.inputs[i] == kAbsent) continue;
       const InputSlot& slot = kind_.inputs[i];
       const Value& value = program_.values[node_.inputs[i]];
       if (value.is_int32 != is_int32(slot.element))
@@ -243,7 +242,7 @@ class Rules {
     node_.below.assign(node_.inputs.size(), kAbsent);
     for (std::size_t i = 0; i < kind_.inputs.size(); ++i) {
       const InputSlot& slot = kind_.inputs[i];
-      if (node_.inputs[i] == kAbsent || !*slot.below) continue;
+      if (!*slot.below) continue;
       const std::size_t end = node_.below[i] = letters_.value(slot.below);
       // Tokens are checked before each step to be below all bounds.
       if (node_.inputs[i] == kTokens) continue;

@@ -167,9 +167,7 @@ class Reader {
 
     const Fields inputs(fields.at("inputs"), where + ": inputs", names_of(kind.inputs));
     for (const InputSlot& slot : kind.inputs)
-      node.inputs.push_back(is_given(fields.at("inputs"), slot.name, slot.need)
-                                ? written_value(where, slot.name, inputs.string(slot.name))
-                                : kAbsent);
+      node.inputs.push_back(written_value(where, slot.name, inputs.string(slot.name)));
     read_weights(node, fields.at("weights"));
     read_attributes(node, fields.at("attributes"));
     read_outputs(node, fields.at("outputs"));
@@ -195,7 +193,7 @@ class Reader {
     const Fields weights(json, where + ": weights", names_of(node.kind->weights));
     for (const WeightSlot& slot : node.kind->weights) {
       std::vector<std::size_t> indices;
-      const bool is_named = is_given(json, slot.name, slot.need);
+      const bool is_named = slot.need == Need::kRequired || json.member(slot.name) != nullptr;
       if (is_named)
         for (const Json& each : weights.at(slot.name, Json::Kind::kArray).items)
           indices.push_back(
@@ -253,9 +251,6 @@ class Reader {
     program_.outputs.push_back(value);
   }
 
-  static bool is_given(const Json& object, const char* key, Need need) {
-    return need == Need::kRequired || object.member(key) != nullptr;
-  }
   static std::size_t find(const Indices& indices, const std::string& where, const char* slot,
                           const char* what, const std::string& name) {
     const auto found = indices.find(name);

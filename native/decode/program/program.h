@@ -75,7 +75,7 @@ constexpr std::size_t kTokens = 0;  // the value that is predefined
 struct Node {
   std::string name;
   const NodeKind* kind;
-  // By the slots of the kind: indices of values; kAbsent where an optional slot is empty.
+  // By the slots of the kind: indices of values.
   std::vector<std::size_t> inputs;
   std::vector<std::size_t> below;  // the integers of each input must be below this, or kAbsent
   std::vector<std::size_t> outputs;

@@ -29,7 +29,7 @@ def kind(**given):
         ({"inputs": (Input("x", "2k"),)}, "2k"),
         ({"inputs": (Input("x", "K+"),)}, r"K\+"),
         ({"inputs": (Input("x", "HD"),)}, "HD"),
-        ({"inputs": (Input("x", "K", optional=True),)}, "first input"),
+        ({"inputs": ()}, "there must be an input"),
         ({"inputs": (Input("x", "K", "int32", below="V"),)}, "V"),
         ({"relations": (Relation("A", "at most", "K"),)}, "A"),
         ({"attributes": (Attribute("size", int, least=0, letter="S"),)}, "at least 1"),

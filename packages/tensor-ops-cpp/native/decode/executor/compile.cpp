@@ -154,7 +154,7 @@ Share Executable::share_of(const Node& node, const Layout& layout) const {
   share.num_ranks = world_size_;
   share.is_selected = program_.values[node.outputs[0]].rows == Rows::kSelected;
   for (std::size_t i = 0; i < node.inputs.size(); ++i)
-    if (node.inputs[i] != kAbsent) share.input_columns[i] = program_.values[node.inputs[i]].columns;
+    share.input_columns[i] = program_.values[node.inputs[i]].columns;
   share.columns = program_.values[node.outputs[0]].columns;
   share.attributes = node.attributes.data();
   for (std::size_t s = 0; s < node.weights.size(); ++s) {
@@ -317,7 +317,7 @@ void Executable::make_shares(const Layout& layout) {
       Share& share = compiled.shares[t];
       share.thread = t;
       for (std::size_t i = 0; i < node.inputs.size(); ++i)
-        if (node.inputs[i] != kAbsent) share.input[i] = memory_of(node.inputs[i]);
+        share.input[i] = memory_of(node.inputs[i]);
       share.output = memory_of(node.outputs[0]);
       for (std::size_t s = 0; s < node.weights.size(); ++s) {
         const auto& tensors = node.weights[s];

@@ -32,8 +32,7 @@ class Lowering {
         writer_(program.values.size(), kAbsent),
         readers_(program.values.size()) {
     for (std::size_t n = 0; n < program.nodes.size(); ++n) {
-      for (std::size_t input : program.nodes[n].inputs)
-        if (input != kAbsent) readers_[input].push_back(n);
+      for (std::size_t input : program.nodes[n].inputs) readers_[input].push_back(n);
       for (std::size_t output : program.nodes[n].outputs) writer_[output] = n;
     }
   }

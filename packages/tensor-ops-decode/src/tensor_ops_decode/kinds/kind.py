@@ -44,14 +44,12 @@ class Input:
     below : str
         Of int32: the size that all of its numbers must be stated to be below, as an output states
         it; the value ``tokens`` is checked before each step.
-    optional : bool
     """
 
     name: str
     columns: str
     dtype: str = "float32"
     below: str = ""
-    optional: bool = False
 
 
 @dataclass(frozen=True)
@@ -334,15 +332,14 @@ class Kind:
         names = [each.name for slots in (self.inputs, self.outputs, self.weights) for each in slots]
         if len(set(names)) != len(names):
             raise ValueError(f"{self.name}: two slots have the same name")
-        if not self.inputs or self.inputs[0].optional:
-            raise ValueError(f"{self.name}: the first input must be there, and not be optional")
+        if not self.inputs:
+            raise ValueError(f"{self.name}: there must be an input")
         for each in self.attributes:
             if (each.type is str) != bool(each.choices):
                 raise ValueError(f"{self.name}: {each.name} must have choices if it is a word")
             if each.letter and (each.type is not int or (each.least or 0) < 1):
                 raise ValueError(f"{self.name}: the size {each.name} must be at least 1")
-        slots = [each.name for each in self.inputs if each.optional]
-        slots += [each.name for each in self.weights if each.optional]
+        slots = [each.name for each in self.weights if each.optional]
         for count in range(len(slots) + 1):
             for given in itertools.combinations(slots, count):
                 self._check_sizes(given, is_all=count == len(slots))
@@ -356,7 +353,7 @@ class Kind:
     def _check_sizes(self, given: Collection[str], *, is_all: bool) -> None:
         """Raise a ValueError if a size has a letter that nothing decides.
 
-        Of the optional slots those are given that are named.
+        Of the optional weights those are given that are named.
         """
         known = {POSITIONS}
 
@@ -364,17 +361,16 @@ class Kind:
             for size in sizes:
                 known.update(new_letter(size, known) or "")
 
-        inputs = [each for each in self.inputs if not each.optional or each.name in given]
         weights = [each for each in self.weights if not each.optional or each.name in given]
         decide(each.letter for each in self.attributes)
         if self.cache is not None:
             decide(size for size, _ in self.cache.sizes)
-        decide(each.columns for each in inputs)
+        decide(each.columns for each in self.inputs)
         decide(size for weight in weights for size, _ in weight.sizes)
         if not all(each.columns for each in self.outputs):
             raise ValueError(f"{self.name}: an output has no columns")
         written = [each.columns for each in self.outputs]
-        bounds = [each.below for each in inputs] + [each.below for each in self.outputs]
+        bounds = [each.below for each in self.inputs] + [each.below for each in self.outputs]
         related = [size for each in self.relations for size in (each.left, each.right)]
         for size in written + bounds + related * is_all:
             if not letters_in(size) <= known:

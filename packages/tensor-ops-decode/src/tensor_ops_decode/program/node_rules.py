@@ -55,7 +55,7 @@ def outputs_of(kind: Kind, given: NodeArguments) -> list[InferredValue]:
     rows = _rows_of(kind, given)
     letters = _letters_of(kind, given)
     for each in kind.inputs:
-        if each.below and each.name in given.inputs:
+        if each.below:
             end = letters.value(each.below)
             _check_bound(given.where, each, given.inputs[each.name], end)
     check_names(given.where, "output", {slot.name: False for slot in kind.outputs}, given.outputs)
@@ -90,13 +90,11 @@ def check_names(
 def _rows_of(kind: Kind, given: NodeArguments) -> str:
     """Return which rows the outputs have."""
     where, inputs = given.where, given.inputs
-    check_names(where, "input", {slot.name: slot.optional for slot in kind.inputs}, inputs)
+    check_names(where, "input", {slot.name: False for slot in kind.inputs}, inputs)
     for slot in kind.inputs:
-        known = inputs.get(slot.name)
-        if known is not None and known.value.dtype != slot.dtype:
-            raise ProgramError(
-                f"{where}: {slot.name} must be {slot.dtype}, got {known.value.dtype}"
-            )
+        dtype = inputs[slot.name].value.dtype
+        if dtype != slot.dtype:
+            raise ProgramError(f"{where}: {slot.name} must be {slot.dtype}, got {dtype}")
     rows = {known.value.rows for known in inputs.values()}
     if len(rows) != 1:
         raise ProgramError(f"{where}: its inputs must all have tokens or all have selected rows")
@@ -121,9 +119,8 @@ def _letters_of(kind: Kind, given: NodeArguments) -> DimensionVariables:
     _check_relations(kind, letters)
     _match_cache(kind, given, letters)
     for slot in kind.inputs:
-        if slot.name in given.inputs:
-            columns = given.inputs[slot.name].value.columns
-            letters.match(slot.columns, columns, f"columns of {slot.name}")
+        columns = given.inputs[slot.name].value.columns
+        letters.match(slot.columns, columns, f"columns of {slot.name}")
     for weight in kind.weights:
         if weight.name in given.weights:
             _match_weight(weight, given, letters)
