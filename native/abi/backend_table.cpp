@@ -232,38 +232,25 @@ void CallerArray::read(const char* op, const char* name, const tensor_ops_array&
   const bool is_known = given.dtype >= 0 && given.dtype < kDTypes;
   dtype = is_known ? static_cast<DType>(given.dtype) : kDTypes;
   const auto item = static_cast<std::int64_t>(is_known ? kItemSizes[dtype] : 1);
-  std::int64_t bytes = item, lowest = 0, highest = 0;
-  bool fits = true, is_empty = false;
-  is_contiguous = true;
-  for (int d = given.dims - 1; d >= 0; --d) {
-    const std::int64_t extent = given.shape[d];
-    if (extent < 0)
-      throw ValueError(text(op, ": ", name, ".shape must have no negative length, got ",
-                            shape_text(given.dims, given.shape)));
-    const std::int64_t stride = given.strides ? given.strides[d] : bytes;
-    is_empty = is_empty || extent == 0;
-    if (extent > 1) {
-      is_contiguous = is_contiguous && stride == bytes;
-      std::int64_t distance = 0;
-      fits = fits && reach(extent, stride, &distance) &&
-             !__builtin_add_overflow(distance < 0 ? lowest : highest, distance,
-                                     distance < 0 ? &lowest : &highest);
-    }
-    if (extent > 0) fits = !__builtin_mul_overflow(bytes, extent, &bytes) && fits;
-    own_shape_[d] = static_cast<std::ptrdiff_t>(extent);
-    own_strides_[d] = static_cast<std::ptrdiff_t>(stride);
+  if (std::any_of(given.shape, given.shape + given.dims, [](auto extent) { return extent < 0; }))
+    throw ValueError(text(op, ": ", name, ".shape must have no negative length, got ",
+                          shape_text(given.dims, given.shape)));
+  set_axes(given.dims, given.shape, given.strides, given.strides ? 1 : item);
+  bool fits = fits_into_memory(given.dims, given.shape, item);
+  const bool is_empty = fits && size() == 0;
+  std::int64_t lowest = 0, highest = 0, span = 0;
+  for (int d = 0; d < dims && fits; ++d) {
+    std::int64_t distance = 0;
+    fits = shape[d] < 2 || (reach(shape[d], strides[d], &distance) &&
+                            !__builtin_add_overflow(distance < 0 ? lowest : highest, distance,
+                                                    distance < 0 ? &lowest : &highest));
   }
-  std::int64_t span = 0;
   fits = fits && !__builtin_sub_overflow(highest, lowest, &span) && span <= kMostBytes - item;
   if (!fits && !is_empty)
     throw ValueError(text(op, ": ", name, " has shape ", shape_text(given.dims, given.shape),
                           ", more than fits into memory"));
   if (!given.data && !is_empty) throw ValueError(text(op, ": ", name, ".data is a null pointer"));
-  is_contiguous = is_contiguous || is_empty;
   data = static_cast<char*>(given.data);
-  dims = given.dims;
-  shape = own_shape_;
-  strides = own_strides_;
   given_ = &given;
 }
 

@@ -6,22 +6,18 @@
 
 #include "abi/guarded.h"
 #include "checks/array_checks.h"
-#include "declaration/array_view.h"
 #include "declaration/errors.h"
 #include "declaration/op_call.h"
 #include "declaration/registry.h"
+#include "declaration/strided_view.h"
 #include "tensor_ops/abi.h"
 
 namespace tensor_ops {
 
 // An array that a caller of the C interface gave, as checks/array_checks.h describes arrays.
-class CallerArray : public ArrayView {
+class CallerArray : public StridedView {
  public:
   bool is_output = false;
-
-  CallerArray() = default;
-  CallerArray(const CallerArray&) = delete;
-  CallerArray& operator=(const CallerArray&) = delete;
 
   // Throws ValueError, naming op and argument, for what cannot be an array in memory.
   void read(const char* op, const char* name, const tensor_ops_array& given);
@@ -35,7 +31,6 @@ class CallerArray : public ArrayView {
 
  private:
   const tensor_ops_array* given_ = nullptr;
-  std::ptrdiff_t own_shape_[kMaxDims], own_strides_[kMaxDims];
 };
 
 std::string dtype_text(const CallerArray& array);

@@ -4,21 +4,15 @@
 
 #include "binding/dlpack.h"
 #include "binding/python.h"
-#include "declaration/array_view.h"
-#include "declaration/declaration.h"
+#include "declaration/strided_view.h"
 
 namespace tensor_ops {
 
-struct Array : ArrayView {
+// The shape and the strides of a NumPy array are NumPy's.
+struct Array : StridedView {
   PyObject* object;  // borrowed; null where not given
   bool is_output;
   PyArrayObject* numpy;  // the object itself if it is NumPy's, else null
-  // Shape and strides of an array of another library.
-  std::ptrdiff_t own_shape[kMaxDims], own_strides[kMaxDims];
-
-  Array() = default;
-  Array(const Array&) = delete;
-  Array& operator=(const Array&) = delete;
 
   bool is_given() const { return object != nullptr; }
   bool is_numpy() const { return numpy != nullptr; }

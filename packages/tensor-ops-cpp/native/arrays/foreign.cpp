@@ -17,28 +17,11 @@ Name increment_version("increment_version");
 // Views of no memory point here.
 char no_memory;
 
-// Sets all but the dtype, which is known; false for what is more than fits into memory.
-bool set_view(const dlpack::DLTensor& tensor, Array& array) {
-  const auto item = static_cast<std::ptrdiff_t>(array.item_size());
-  std::ptrdiff_t step = item;
-  bool fits = true, is_empty = false;
-  array.is_contiguous = true;
-  for (int d = tensor.ndim - 1; d >= 0; --d) {
-    const auto length = static_cast<std::ptrdiff_t>(tensor.shape[d]);
-    const auto stride =
-        tensor.strides ? static_cast<std::ptrdiff_t>(tensor.strides[d]) * item : step;
-    array.own_shape[d] = length;
-    array.own_strides[d] = stride;
-    array.is_contiguous = array.is_contiguous && (length == 1 || stride == step);
-    is_empty = is_empty || length == 0;
-    if (length > 0) fits = !__builtin_mul_overflow(step, length, &step) && fits;
-  }
-  array.is_contiguous = array.is_contiguous || is_empty;
+// Sets all but the dtype, which is known.
+void set_view(const dlpack::DLTensor& tensor, Array& array) {
   array.data = tensor.data ? static_cast<char*>(tensor.data) + tensor.byte_offset : &no_memory;
-  array.dims = tensor.ndim;
-  array.shape = array.own_shape;
-  array.strides = array.own_strides;
-  return fits || is_empty;
+  array.set_axes(tensor.ndim, tensor.shape, tensor.strides,
+                 static_cast<std::int64_t>(array.item_size()));
 }
 
 // A new tensor in one block of memory, which takes a fraction of the time of the library's
@@ -84,9 +67,10 @@ void view_foreign(const char* op, const char* name, const dlpack::ExchangeAPI& a
                           array.is_output ? "give an array that is" : "move it there",
                           ", or call tensor_ops.", op, ", which finds a backend for its device"));
   array.dtype = dtype_in_memory(op, name, array.object, array.is_output, tensor);
-  if (!set_view(tensor, array))
+  if (!fits_into_memory(tensor.ndim, tensor.shape, static_cast<std::int64_t>(array.item_size())))
     throw ValueError(text(op, ": ", name, " cannot be seen as an array: array is too big: ",
                           shape_text(tensor.ndim, tensor.shape)));
+  set_view(tensor, array);
 }
 
 bool is_read_only_foreign(PyObject* object, const dlpack::ExchangeAPI& api) {

@@ -9,30 +9,16 @@
 
 #include "binding/dlpack.h"
 #include "binding/python.h"
-#include "declaration/array_view.h"
+#include "declaration/strided_view.h"
 #include "launch/problem.h"
 
 namespace tensor_ops {
 
 constexpr int kHost = -1;  // in the place of a device's index
 
-// With the shape and the strides of its own.
-struct View : ArrayView {
+struct View : StridedView {
   int device;
   bool is_read_only;
-
-  View() = default;
-  View(const View&) = delete;
-  View& operator=(const View&) = delete;
-
-  // To be called once the dtype is known, with at most kMaxDims axes for which problem_of_lengths()
-  // has no objection. Strides are in units of `unit` bytes. Without strides the array is
-  // C-contiguous with elements of that size.
-  void set_axes(int count, const std::int64_t* lengths, const std::int64_t* steps,
-                std::int64_t unit);
-
- private:
-  std::ptrdiff_t own_shape_[kMaxDims], own_strides_[kMaxDims];
 };
 
 // The source of an array, which says how its stream is asked for and its like is made.

@@ -1,6 +1,5 @@
 // The kind of array that a Python object is.
 #include <atomic>
-#include <memory>
 
 #include "arrays/device_array.h"
 #include "arrays/readers.h"
@@ -59,60 +58,37 @@ TypeFacts find_facts(PyTypeObject* type) {
   return facts;
 }
 
-// The types that were seen, in a hash table. What is in it stays there and never changes, so that
-// calls of many threads read it at once, and none takes a lock.
-class TypeCache {
- public:
-  const TypeFacts* find(PyTypeObject* type) const {
-    for (std::size_t slot = first_slot(type);; slot = next(slot)) {
-      const TypeFacts* found = slots_[slot].load(std::memory_order_acquire);
-      if (!found || found->type == type) return found;
-    }
-  }
-
-  // Remembered types are kept alive, so that there must not be too many.
-  void add(const TypeFacts& facts) {
-    if (count_.fetch_add(1) < kMostTypes && enter(facts)) return;
-    count_.fetch_sub(1);
-  }
-
- private:
-  static constexpr std::size_t kMostTypes = 256;
-  static constexpr std::size_t kSlots = 2 * kMostTypes;  // a search ends at an empty one
-
-  static std::size_t first_slot(PyTypeObject* type) {
-    const auto address = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(type));
-    return static_cast<std::size_t>(address * 0x9E3779B97F4A7C15u >> 32) % kSlots;
-  }
-  static std::size_t next(std::size_t slot) { return (slot + 1) % kSlots; }
-
-  // False where another thread was first.
-  bool enter(const TypeFacts& facts) {
-    auto added = std::make_unique<const TypeFacts>(facts);
-    for (std::size_t slot = first_slot(facts.type);; slot = next(slot)) {
-      const TypeFacts* there = nullptr;
-      if (slots_[slot].compare_exchange_strong(there, added.get(), std::memory_order_acq_rel)) {
-        Py_INCREF(added.release()->type);
-        return true;
-      }
-      if (there->type == facts.type) return false;
-    }
-  }
-
-  std::atomic<const TypeFacts*> slots_[kSlots]{};
-  std::atomic<std::size_t> count_{0};
+// The types that were seen, the last one first; most programs have one or two. An entry stays and
+// never changes, so that calls of many threads read the list at once, and none takes a lock.
+struct SeenType {
+  const TypeFacts facts;
+  const SeenType* next;
 };
+std::atomic<const SeenType*> seen_types{nullptr};
+std::atomic<int> free_entries{256};  // remembered types are kept alive: there must not be too many
 
-TypeCache type_cache;
+const TypeFacts* find_seen(PyTypeObject* type) {
+  const SeenType* seen = seen_types.load(std::memory_order_acquire);
+  while (seen && seen->facts.type != type) seen = seen->next;
+  return seen ? &seen->facts : nullptr;
+}
+
+// A type that two threads see first at once gets two entries.
+void remember(const TypeFacts& facts) {
+  if (free_entries.load() <= 0 || free_entries.fetch_sub(1) <= 0) return;
+  Py_INCREF(facts.type);
+  auto* added = new SeenType{facts, seen_types.load()};
+  while (!seen_types.compare_exchange_weak(added->next, added)) continue;
+}
 
 }  // namespace
 
 TypeFacts facts_of(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
-  if (const TypeFacts* found = type_cache.find(type)) return *found;
+  if (const TypeFacts* seen = find_seen(type)) return *seen;
   TypeFacts facts = find_facts(type);
   if (facts.is_array)
-    type_cache.add(facts);
+    remember(facts);
   else if (PyObject_HasAttrString(object, "__cuda_array_interface__"))
     // An attribute of the instance alone will do too.
     return {type, Source::kInterface, true, nullptr, false, package_of(type, "")};

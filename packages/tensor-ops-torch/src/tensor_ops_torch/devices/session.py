@@ -105,7 +105,7 @@ def explain_session(
     ------
     ConfigError
         If no backend has that name.
-    BackendUnavailableError, extension
+    BackendUnavailableError
         If ONNX Runtime is not installed and `available` not given.
 
     Examples
@@ -156,7 +156,7 @@ def create_session(
 
     Raises
     ------
-    BackendUnavailableError, extension
+    BackendUnavailableError
         If ONNX Runtime is not installed, or a backend is forced or named and ONNX Runtime was
         built without its provider or cannot bring it up.
     BackendError
