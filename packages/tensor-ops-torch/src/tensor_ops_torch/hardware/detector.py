@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Collection
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -75,9 +76,9 @@ class HardwareDetector:
     'cpu'
     """
 
-    def __init__(self) -> None:
-        self._found: tuple[HardwareProfile, ...] | None = None
-        self._reasons: dict[str, str] = {}
+    @cached_property
+    def _outcomes(self) -> dict[HardwareType, HardwareProfile | str]:
+        return {kind: probe(kind) for kind in PROBES}
 
     def detect(self) -> HardwareProfile:
         """Return the facts of the best hardware, in the order of this module."""
@@ -85,22 +86,14 @@ class HardwareDetector:
 
     def detect_all(self) -> tuple[HardwareProfile, ...]:
         """Return the facts of all hardware that there is, the best first, the CPU last."""
-        if self._found is None:
-            found = []
-            for kind in PROBES:
-                profile = probe(kind)
-                if isinstance(profile, str):
-                    self._reasons[kind.value] = profile
-                else:
-                    found.append(profile)
-            self._found = tuple(sorted(found, key=priority))
-        return self._found
+        found = (each for each in self._outcomes.values() if not isinstance(each, str))
+        return tuple(sorted(found, key=priority))
 
     @property
     def reasons(self) -> MappingProxyType[str, str]:
         """Why each kind of hardware that is not there is not."""
-        self.detect_all()
-        return MappingProxyType(self._reasons)
+        found = self._outcomes.items()
+        return MappingProxyType({kind.value: each for kind, each in found if isinstance(each, str)})
 
     def find(self, kind: str) -> HardwareProfile | None:
         """Return the facts of one kind of hardware, None if it is not there.
