@@ -4,6 +4,7 @@ Fresh pages cost several times the work that fills them, and devices that share 
 pages to work on in place.
 """
 
+import math
 import operator
 import os
 import threading
@@ -25,9 +26,7 @@ LONGEST_IDLE = 60.0
 
 def new_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """Return an array that is not initialised and, unless it is small, begins at a page."""
-    size = dtype.itemsize
-    for extent in shape:
-        size *= extent
+    size = math.prod(shape, start=dtype.itemsize)
     if size < PAGE:
         return np.empty(shape, dtype)
     if size < SMALLEST_POOLED or size > _pool.limit:
