@@ -101,8 +101,8 @@ def cuda_member(c_type: str, name: str, value: Any) -> Header:
         yield "    return polynomial(x, c);\n  }"
     else:
         camel = "k" + name.title().replace("_", "")
-        for suffix, part in parts(value):
-            yield f"  static constexpr {c_type} {camel}{suffix} = {number(part, c_type)};"
+        pair = (f"{camel}{suffix} = {number(part, c_type)}" for suffix, part in parts(value))
+        yield f"  static constexpr {c_type} {', '.join(pair)};"
 
 
 def opencl(groups: dict[str, Group]) -> Header:

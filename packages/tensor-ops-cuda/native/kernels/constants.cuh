@@ -15,10 +15,8 @@ template <class R>
 struct ExpConstants;
 template <>
 struct ExpConstants<float> {
-  static constexpr float kLog2EHi = 1.44269502f;
-  static constexpr float kLog2ELo = 1.92596303e-08f;
-  static constexpr float kLn2Hi = 0.693359375f;
-  static constexpr float kLn2Lo = -2.12194440e-4f;
+  static constexpr float kLog2EHi = 1.44269502f, kLog2ELo = 1.92596303e-08f;
+  static constexpr float kLn2Hi = 0.693359375f, kLn2Lo = -2.12194440e-4f;
   static constexpr float kLowest = -110.0f;
   static constexpr float kFactor = 200.0f;
   static constexpr float kDeepest = -262.0f;
@@ -30,10 +28,8 @@ struct ExpConstants<float> {
 };
 template <>
 struct ExpConstants<double> {
-  static constexpr double kLog2EHi = 1.4426950408889634;
-  static constexpr double kLog2ELo = 2.0355273740931033e-17;
-  static constexpr double kLn2Hi = 6.93147180369123816490e-01;
-  static constexpr double kLn2Lo = 1.90821492927058770002e-10;
+  static constexpr double kLog2EHi = 1.4426950408889634, kLog2ELo = 2.0355273740931033e-17;
+  static constexpr double kLn2Hi = 6.93147180369123816490e-01, kLn2Lo = 1.90821492927058770002e-10;
   static constexpr double kLowest = -760.0;
   static constexpr double kFactor = 2000.0;
   static constexpr double kDeepest = -2125.0;
@@ -76,27 +72,19 @@ template <class R>
 struct GeluTanhConstants;
 template <>
 struct GeluTanhConstants<float> {
-  static constexpr float kC1Hi = 1.59576917f;
-  static constexpr float kC1Lo = -4.53406805e-08f;
-  static constexpr float kC3Hi = 0.0713548139f;
-  static constexpr float kC3Lo = 2.39883247e-09f;
-  static constexpr float kD1Hi = 2.3017578125f;
-  static constexpr float kD1Lo = 0.00045038565f;
-  static constexpr float kD3Hi = 0.102943242f;
-  static constexpr float kD3Lo = -2.01619854e-09f;
+  static constexpr float kC1Hi = 1.59576917f, kC1Lo = -4.53406805e-08f;
+  static constexpr float kC3Hi = 0.0713548139f, kC3Lo = 2.39883247e-09f;
+  static constexpr float kD1Hi = 2.3017578125f, kD1Lo = 0.00045038565f;
+  static constexpr float kD3Hi = 0.102943242f, kD3Lo = -2.01619854e-09f;
   static constexpr float kFar = 14.9f;
   static constexpr float kOrdinary = 9.7f;
 };
 template <>
 struct GeluTanhConstants<double> {
-  static constexpr double kC1Hi = 1.5957691216057308;
-  static constexpr double kC1Lo = -9.9693088091109202e-17;
-  static constexpr double kC3Hi = 0.071354816272600249;
-  static constexpr double kC3Lo = -6.175149918155315e-19;
-  static constexpr double kD1Hi = 2.302208185195923;
-  static constexpr double kD1Lo = 1.2948402037571394e-08;
-  static constexpr double kD3Hi = 0.10294323958002349;
-  static constexpr double kD3Lo = -5.978177400718744e-18;
+  static constexpr double kC1Hi = 1.5957691216057308, kC1Lo = -9.9693088091109202e-17;
+  static constexpr double kC3Hi = 0.071354816272600249, kC3Lo = -6.175149918155315e-19;
+  static constexpr double kD1Hi = 2.302208185195923, kD1Lo = 1.2948402037571394e-08;
+  static constexpr double kD3Hi = 0.10294323958002349, kD3Lo = -5.978177400718744e-18;
   static constexpr double kFar = 30.6;
   static constexpr double kOrdinary = 20.5;
 };
@@ -114,8 +102,7 @@ struct MillsConstants<float> {
   static constexpr float kEnd = 22.875f;
   static constexpr float kOrdinary = 12.5f;
   static constexpr float kTiny = 5.421010862427522e-20f;
-  static constexpr float kHalfLog2EHi = 0.721347511f;
-  static constexpr float kHalfLog2ELo = 9.62981517e-09f;
+  static constexpr float kHalfLog2EHi = 0.721347511f, kHalfLog2ELo = 9.62981517e-09f;
   static __device__ __forceinline__ float series(float x) {
     constexpr float c[] = {-3.95245916e-05f, 0.000103873943f, 0.000532971928f, 0.000338434533f,
         -0.0010817087f, -0.00276979897f, -0.00242497306f, 0.00400563842f, 0.0176399015f,
@@ -134,8 +121,7 @@ struct MillsConstants<double> {
   static constexpr double kEnd = 65.1;
   static constexpr double kOrdinary = 37.0;
   static constexpr double kTiny = 7.458340731200207e-155;
-  static constexpr double kHalfLog2EHi = 0.72134752044448169;
-  static constexpr double kHalfLog2ELo = 1.0177636870465517e-17;
+  static constexpr double kHalfLog2EHi = 0.72134752044448169, kHalfLog2ELo = 1.0177636870465517e-17;
   static __device__ __forceinline__ double series(double x) {
     constexpr double c[] = {8.5188898756904821e-10, -6.4377909836811337e-11,
         -1.0591808184920767e-08, -4.850308906613259e-09, 6.9688394566266494e-08,
