@@ -7,12 +7,16 @@ find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module NumP
 find_package(pybind11 CONFIG REQUIRED)
 
 # What uses pybind11 is large, and a call of an op runs through little of it.
-file(GLOB call_files CONFIGURE_DEPENDS ${shared}/binding/*.cpp native/arrays/*.cpp native/python/*.cpp)
+file(GLOB call_files CONFIGURE_DEPENDS ${shared}/binding/ops/*.cpp ${shared}/binding/python/*.cpp native/arrays/*.cpp
+                                       native/python/*.cpp)
 set(pybind11_files ${call_files})
-list(FILTER pybind11_files INCLUDE REGEX "/binding/(module|decode[^/]*).cpp$|/python/(module|device_array|decode[^/]*).cpp$")
+list(FILTER pybind11_files INCLUDE REGEX "/binding/ops/module.cpp$|/python/(module|device_array|decode[^/]*).cpp$")
 list(REMOVE_ITEM call_files ${pybind11_files})
-if(NOT TENSOR_OPS_DECODE)
-  list(FILTER pybind11_files EXCLUDE REGEX "/(binding|python)/decode[^/]*$")
+if(TENSOR_OPS_DECODE)
+  file(GLOB decode_binding_files CONFIGURE_DEPENDS ${shared}/binding/decode/*.cpp)
+  list(APPEND pybind11_files ${decode_binding_files})
+else()
+  list(FILTER pybind11_files EXCLUDE REGEX "/python/decode[^/]*$")
 endif()
 add_library(${library}_calls OBJECT ${call_files})
 target_link_libraries(${library}_calls PRIVATE ${library} ${module_settings} Python::Module Python::NumPy)

@@ -2,8 +2,8 @@
 // library.
 #pragma once
 
-#include "binding/dlpack.h"
-#include "binding/python.h"
+#include "binding/python/dlpack.h"
+#include "binding/python/python.h"
 #include "declaration/strided_view.h"
 
 namespace tensor_ops {

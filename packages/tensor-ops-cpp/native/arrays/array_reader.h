@@ -2,8 +2,8 @@
 #pragma once
 
 #include "arrays/foreign.h"
-#include "binding/arguments.h"
-#include "binding/dtypes.h"
+#include "binding/ops/arguments.h"
+#include "binding/python/dtypes.h"
 
 namespace tensor_ops {
 

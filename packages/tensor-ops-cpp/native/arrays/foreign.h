@@ -2,7 +2,7 @@
 #pragma once
 
 #include "arrays/array.h"
-#include "binding/host_arrays.h"
+#include "binding/python/host_arrays.h"
 
 namespace tensor_ops {
 

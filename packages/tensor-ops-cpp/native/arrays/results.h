@@ -2,7 +2,7 @@
 #pragma once
 
 #include "arrays/foreign.h"
-#include "binding/checks.h"
+#include "binding/ops/checks.h"
 
 namespace tensor_ops {
 

@@ -1,6 +1,6 @@
 // The extension module tensor_ops_cpp._native: the ops and what Python needs to know of the
 // launcher.
-#include "binding/module.h"
+#include "binding/ops/module.h"
 
 #include <pybind11/stl.h>
 
@@ -12,7 +12,7 @@
 #include "threads/resources.h"
 #include "threads/threads.h"
 #ifndef TENSOR_OPS_WITHOUT_DECODE
-#include "binding/decode_executable.h"
+#include "binding/decode/executable.h"
 #endif
 
 namespace py = pybind11;

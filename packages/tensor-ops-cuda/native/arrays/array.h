@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "binding/dlpack.h"
-#include "binding/python.h"
+#include "binding/python/dlpack.h"
+#include "binding/python/python.h"
 #include "declaration/strided_view.h"
 #include "launch/problem.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "arrays/readers.h"
-#include "binding/arguments.h"
+#include "binding/ops/arguments.h"
 #include "launch/device.h"
 
 namespace tensor_ops {

@@ -1,6 +1,6 @@
 // NumPy arrays, and what is no array at all.
 #include "arrays/readers.h"
-#include "binding/dtypes.h"
+#include "binding/python/dtypes.h"
 #include "declaration/errors.h"
 
 namespace tensor_ops {

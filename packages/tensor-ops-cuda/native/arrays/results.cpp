@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "binding/dtypes.h"
+#include "binding/python/dtypes.h"
 #include "declaration/errors.h"
 #include "launch/pinned_pool.h"
 

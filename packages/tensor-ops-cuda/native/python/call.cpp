@@ -1,9 +1,9 @@
-#include "binding/call.h"
+#include "binding/ops/call.h"
 
 #include <algorithm>
 
 #include "arrays/results.h"
-#include "binding/checks.h"
+#include "binding/ops/checks.h"
 #include "declaration/errors.h"
 #include "launch/run.h"
 #include "launch/staging.h"

@@ -4,10 +4,10 @@
 #include <utility>
 #include <vector>
 
-#include "binding/decode_executable.h"
-#include "binding/decode_program.h"
-#include "binding/decode_ranks.h"
-#include "binding/decode_tensors.h"
+#include "binding/decode/executable.h"
+#include "binding/decode/program.h"
+#include "binding/decode/ranks.h"
+#include "binding/decode/tensors.h"
 #include "declaration/errors.h"
 #include "decode/executor/executable.h"
 #include "decode/executor/runnable.h"

@@ -2,7 +2,7 @@
 
 #include "arrays/device_array.h"
 #include "arrays/readers.h"
-#include "binding/python.h"
+#include "binding/python/python.h"
 #include "declaration/errors.h"
 #include "launch/device.h"
 #include "launch/streams.h"

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "binding/python.h"
+#include "binding/python/python.h"
 #include "declaration/errors.h"
 #include "launch/device.h"
 

@@ -1,8 +1,8 @@
 // The extension module tensor_ops_cuda._native: the ops, DeviceArray, and what Python needs to know
 // of the devices.
-#include "binding/module.h"
+#include "binding/ops/module.h"
 
-#include "binding/decode_executable.h"
+#include "binding/decode/executable.h"
 #include "launch/device.h"
 #include "launch/pinned_pool.h"
 #include "launch/staging.h"

@@ -1,6 +1,6 @@
-#include "binding/docstring.h"
+#include "binding/ops/docstring.h"
 
-#include "binding/arguments.h"
+#include "binding/ops/arguments.h"
 #include "declaration/dtype.h"
 #include "declaration/errors.h"
 #include "python/backend.h"

@@ -1,8 +1,8 @@
-#include "binding/decode_tensors.h"
+#include "binding/decode/tensors.h"
 
 #include <string>
 
-#include "binding/host_arrays.h"
+#include "binding/python/host_arrays.h"
 #include "declaration/errors.h"
 
 namespace py = pybind11;

@@ -1,4 +1,4 @@
-#include "binding/decode_program.h"
+#include "binding/decode/program.h"
 
 #include <mutex>
 

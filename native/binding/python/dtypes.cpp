@@ -1,4 +1,4 @@
-#include "binding/dtypes.h"
+#include "binding/python/dtypes.h"
 
 #include <atomic>
 #include <cstring>

@@ -1,5 +1,5 @@
 #define TENSOR_OPS_IMPORTS_NUMPY
-#include "binding/python.h"
+#include "binding/python/python.h"
 
 namespace tensor_ops {
 

@@ -17,7 +17,7 @@
 
 #include "arrays/array.h"
 #include "arrays/array_reader.h"
-#include "binding/arguments.h"
+#include "binding/ops/arguments.h"
 #include "checks/array_checks.h"
 #include "declaration/declaration.h"
 

@@ -1,4 +1,4 @@
-// Python's and NumPy's C API, the latter imported once, in binding/import_numpy.cpp.
+// Python's and NumPy's C API, the latter imported once, in binding/python/import_numpy.cpp.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN

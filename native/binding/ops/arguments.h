@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "binding/python.h"
+#include "binding/python/python.h"
 #include "declaration/declaration.h"
 
 namespace tensor_ops {

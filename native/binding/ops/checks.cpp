@@ -1,8 +1,8 @@
-#include "binding/checks.h"
+#include "binding/ops/checks.h"
 
 #include <cmath>
 
-#include "binding/dtypes.h"
+#include "binding/python/dtypes.h"
 #include "declaration/errors.h"
 
 namespace tensor_ops {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "binding/python.h"
+#include "binding/python/python.h"
 #include "declaration/dtype.h"
 
 namespace tensor_ops::dlpack {

@@ -1,4 +1,4 @@
-#include "binding/dlpack.h"
+#include "binding/python/dlpack.h"
 
 #include "declaration/errors.h"
 

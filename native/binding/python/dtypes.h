@@ -1,7 +1,7 @@
 // The dtype of NumPy arrays that are arguments, and the arrays that are refused.
 #pragma once
 
-#include "binding/python.h"
+#include "binding/python/python.h"
 #include "declaration/dtype.h"
 
 namespace tensor_ops {

@@ -2,8 +2,8 @@
 // arrays over the same memory; bfloat16 as uint16.
 #pragma once
 
-#include "binding/dlpack.h"
-#include "binding/python.h"
+#include "binding/python/dlpack.h"
+#include "binding/python/python.h"
 
 namespace tensor_ops {
 

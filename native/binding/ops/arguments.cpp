@@ -1,4 +1,4 @@
-#include "binding/arguments.h"
+#include "binding/ops/arguments.h"
 
 #include <memory>
 

@@ -1,4 +1,4 @@
-#include "binding/host_arrays.h"
+#include "binding/python/host_arrays.h"
 
 #include <algorithm>
 

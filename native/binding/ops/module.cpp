@@ -1,13 +1,13 @@
-#include "binding/module.h"
+#include "binding/ops/module.h"
 
 #include <array>
 #include <new>
 #include <string>
 #include <utility>
 
-#include "binding/call.h"
-#include "binding/docstring.h"
-#include "binding/python.h"
+#include "binding/ops/call.h"
+#include "binding/ops/docstring.h"
+#include "binding/python/python.h"
 #include "declaration/dtype.h"
 #include "declaration/errors.h"
 #include "declaration/registry.h"

@@ -1,4 +1,4 @@
-#include "binding/decode_executable.h"
+#include "binding/decode/executable.h"
 
 #include "decode/program/activation_names.h"
 

@@ -1,7 +1,7 @@
 // A call of an op, from its Python arguments to its result. Each backend has it in python/call.cpp.
 #pragma once
 
-#include "binding/python.h"
+#include "binding/python/python.h"
 #include "launch/op.h"
 
 namespace tensor_ops {

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "binding/python.h"
+#include "binding/python/python.h"
 #include "decode/program/program.h"
 #include "decode/ranks/exchange.h"
 

@@ -1,4 +1,4 @@
-#include "binding/python.h"
+#include "binding/python/python.h"
 
 #include "declaration/errors.h"
 

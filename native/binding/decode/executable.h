@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "binding/python.h"
+#include "binding/python/python.h"
 #include "declaration/errors.h"
 #include "decode/serving/driver.h"
 

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "binding/python.h"
+#include "binding/python/python.h"
 #include "decode/program/program.h"
 
 namespace tensor_ops {

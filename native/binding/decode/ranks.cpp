@@ -1,11 +1,11 @@
-#include "binding/decode_ranks.h"
+#include "binding/decode/ranks.h"
 
 #include <pybind11/numpy.h>
 
 #include <string>
 #include <vector>
 
-#include "binding/decode_executable.h"
+#include "binding/decode/executable.h"
 #include "declaration/errors.h"
 #include "decode/ranks/callback_exchange.h"
 #include "decode/ranks/exchange_sizes.h"
