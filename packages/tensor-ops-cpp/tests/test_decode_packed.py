@@ -50,7 +50,7 @@ def without_matrices():
         name
         for node in LLAMA.program["nodes"]
         for slot, names in node["weights"].items()
-        if slot == "weight" and node["kind"] != "embed"
+        if slot == "weight" and node["kind"] not in ("embed", "rms_norm")
         for name in names
     }
     return {name: tensor for name, tensor in LLAMA.tensors.items() if name not in slots}
