@@ -86,10 +86,13 @@ SAMPLE_OF_PROCESSORS += ["-k", "signs_of_zeros or step_of_training and Qwen2 and
 # they are slow on a device that is emulated.
 CONTRACT_OF_EXECUTORS = [
     "tests/selection/test_kernel_guide.py",
-    *(f"tests/decode/test_wrong_{name}.py" for name in ("programs", "steps", "tensors")),
-    *("tests/decode/test_memory.py", "tests/decode/test_decode_interface_backends.py"),
-    "tests/decode/test_bench_command.py::test_it_reports_and_writes_every_figure",
-    *("tests/decode/test_steps_in_a_row.py", "-k", "not single_steps and not stop_string"),
+    "tests/decode/programs/test_wrong_programs.py",
+    *(f"tests/decode/executors/test_wrong_{name}.py" for name in ("steps", "tensors")),
+    "tests/decode/executors/test_memory.py",
+    "tests/decode/interface/test_decode_interface_backends.py",
+    "tests/decode/generation/test_bench_command.py::test_it_reports_and_writes_every_figure",
+    "tests/decode/executors/test_steps_in_a_row.py",
+    *("-k", "not single_steps and not stop_string"),
 ]
 WHEEL_TESTS = f"{CUDA}/tests/wheel"
 # Options of builds: CUDA kernels that run on the CPU; checks of memory and behaviour.

@@ -61,12 +61,13 @@ STRESSED = {
 }
 # Steps of several threads and of several executables, where a barrier that is missing is a race.
 THREADS_OF_STEPS = [f"{CPP}/tests/test_decode_{each}.py" for each in ("model", "run", "steps")]
-THREADS_OF_STEPS += ["tests/decode/test_exchange.py"]
+THREADS_OF_STEPS += ["tests/decode/sharding/test_exchange.py"]
 THREADS_OF_STEPS += ["-k", "same_bits or bits_of_single or two_threads or close_waits or of_ranks"]
 # Every node with its smallest weights: what sanitizers make slow is the rest.
-SAMPLE_OF_NODES = ["tests/decode/test_nodes.py", "-k", "not bf16 and not f16 and not q4_1"]
+SAMPLE_OF_NODES = ["tests/decode/programs/test_nodes.py", "-k", "not bf16 and not f16 and not q4_1"]
 # What executors must refuse, and what they must take.
-WRONG_PROGRAMS = [f"tests/decode/test_wrong_{each}.py" for each in ("programs", "steps", "tensors")]
+WRONG_PROGRAMS = ["tests/decode/programs/test_wrong_programs.py"]
+WRONG_PROGRAMS += [f"tests/decode/executors/test_wrong_{each}.py" for each in ("steps", "tensors")]
 
 
 def run_sanitized(session: nox.Session) -> None:

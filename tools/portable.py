@@ -54,7 +54,7 @@ ARM_PROCESSORS = {
 PROGRAMS = [
     "examples/cpp/*.cpp",
     "tests/cpp_api/programs/*.cpp",
-    "tests/decode/cpp_decoder/driver.cpp",
+    "tests/decode/helpers/cpp_decoder/driver.cpp",
 ]
 # The levels to compile for; kernels are the same on every system.
 TARGETS = {
@@ -343,7 +343,7 @@ def run_suite(python: list[str], site: Path, level: str) -> None:
     tests = [*python, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     only = ["--backend=cpp", "--require-backend=cpp"]
     call([*tests, "tests/conformance/test_samples.py", *only, "-k", SMALL], environment)
-    call([*tests, "tests/decode/test_nodes.py", *only], environment)
+    call([*tests, "tests/decode/programs/test_nodes.py", *only], environment)
 
 
 def pip_install(site: Path, wanted: list[str], platforms: Iterable[str] = ()) -> None:

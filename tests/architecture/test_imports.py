@@ -118,7 +118,7 @@ def test_no_modules_import_each_other_in_a_circle(package):
 def test_no_scripts_or_tests_import_each_other_in_a_circle():
     edges = graph_of_scripts()
     assert "benchmarks/pages.py" in edges["benchmarks/comparison/report.py"]
-    assert "tests/decode/byte_models.py" in edges["tests/decode/conftest.py"]
+    assert "tests/decode/helpers/byte_models.py" in edges["tests/decode/conftest.py"]
     assert circle(edges) == []
 
 

@@ -1,6 +1,6 @@
 // Which nodes of a program an executor runs together: a product with what comes before and after
 // it, so that no value between them is stored.
-// Tested by tests/decode/test_fusion.py.
+// Tested by tests/decode/programs/test_fusion.py.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // What the node `sample` does with a row of logits, in double arithmetic.
-// Tested by tests/decode/test_sampling.py.
+// Tested by tests/decode/scheduling/test_sampling.py.
 #pragma once
 
 #include <cstddef>

@@ -2,7 +2,7 @@
 // the tensors, takes a step, and leaves the outputs in the arrays of the step, which are in the
 // memory of the process. Where all else lies, and who computes, is its own business. What a caller
 // sees of it, such as checks, turns and failures, is the Driver's: driver.h.
-// Tested by tests/decode/test_dummy_executor.py.
+// Tested by tests/decode/executors/test_dummy_executor.py.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Sequences of tokens that an executor continues: their slots, their pages and their steps. Nothing
 // is scheduled here: a call runs what its caller gives. Requests that wait, or share pages, are
 // those of tensor_ops_decode/scheduling/requests.py (decision 64). Tested by
-// tests/decode/test_traces.py.
+// tests/decode/scheduling/test_traces.py.
 #pragma once
 
 #include <cstdint>

@@ -109,7 +109,7 @@ def test_two_ranks_on_two_devices(python):
     """Each rank's executable is on a device of its own."""
     code = f"""
         import os, sys
-        sys.path[:0] = {[str(path) for path in (HERE, HERE.parents[2] / "tests/decode")]!r}
+        sys.path[:0] = {[str(path) for path in (HERE, HERE.parents[2] / "tests/decode/helpers")]!r}
         import numpy as np
         import tensor_ops_cuda
         from small_programs import WORDS

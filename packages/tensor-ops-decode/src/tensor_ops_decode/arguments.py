@@ -1,6 +1,6 @@
 """Checks of numbers and functions that callers give.
 
-Tested by tests/decode/test_odd_arguments.py.
+Tested by tests/decode/generation/test_odd_arguments.py.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Reads prompts and messages from standard input, which may be of any length.
 
-Tested by tests/decode/test_chat_session.py.
+Tested by tests/decode/generation/test_chat_session.py.
 """
 
 from collections.abc import Callable

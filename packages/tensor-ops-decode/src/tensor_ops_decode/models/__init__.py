@@ -1,9 +1,6 @@
 """The families of models, one file each: what a file of the family says, as a `Decoder`.
 
-Tested by tests/decode/test_family_defaults.py, tests/decode/test_family_formats.py,
-tests/decode/test_family_keys.py, tests/decode/test_family_settings.py,
-tests/decode/test_family_sizes.py, tests/decode/test_family_tensors.py and
-tests/decode/test_family_windows.py.
+Tested by tests/decode/models.
 """
 
 from typing import Any

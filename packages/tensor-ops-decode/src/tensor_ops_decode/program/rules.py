@@ -1,6 +1,6 @@
 """The rules of a program: what of it must fit together.
 
-Tested by tests/decode/test_wrong_programs.py.
+Tested by tests/decode/programs/test_wrong_programs.py.
 """
 
 import math

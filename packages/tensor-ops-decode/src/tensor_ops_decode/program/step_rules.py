@@ -1,6 +1,7 @@
 """What must hold of the arrays that a caller fills for a step, and of the tensors of a program.
 
-Tested by tests/decode/test_wrong_steps.py and tests/decode/test_wrong_tensors.py.
+Tested by tests/decode/executors/test_wrong_steps.py and
+tests/decode/executors/test_wrong_tensors.py.
 """
 
 import itertools

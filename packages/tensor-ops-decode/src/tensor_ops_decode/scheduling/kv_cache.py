@@ -4,7 +4,7 @@ Keys and values of a token depend on the tokens before it and on nothing else. A
 therefore serves every sequence that begins with the same tokens: requests share it as long as they
 go on, and it stays to be found after that, until its memory is needed.
 
-Tested by tests/decode/test_shared_prefixes.py.
+Tested by tests/decode/scheduling/test_shared_prefixes.py.
 """
 
 import itertools

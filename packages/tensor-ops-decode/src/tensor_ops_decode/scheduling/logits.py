@@ -1,6 +1,6 @@
 """What the logits of a request say: how likely tokens were, or why none can be chosen.
 
-Tested by tests/decode/test_logprobs.py.
+Tested by tests/decode/scheduling/test_logprobs.py.
 """
 
 from typing import Any

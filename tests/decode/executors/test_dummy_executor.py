@@ -13,7 +13,7 @@ import pytest
 
 from exported_models import LIMITS, SOURCES, Driver, export, words
 
-NATIVE = Path(__file__).parents[2] / "native"
+NATIVE = Path(__file__).parents[3] / "native"
 WORDS, PAGE = 260, 8
 PROMPTS = [list(b"Once"), list(b"a long prompt, of several steps and pages" * 2), [7]]
 

@@ -9,8 +9,8 @@ import pytest
 
 from tensor_ops import backends
 
-FOLDER = Path(__file__).parent
-RUNS = ["test_nodes.py", "test_llama.py"]
+FOLDER = Path(__file__).parents[1]
+RUNS = ["programs/test_nodes.py", "models/test_llama.py"]
 
 
 @pytest.mark.nightly

@@ -8,7 +8,7 @@ import pytest
 
 import node_kinds
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CPP = ROOT / "packages/tensor-ops-cpp/native"
 PROGRAM = ROOT / "native/decode/program"
 MAIN = Path(__file__).with_name("cpp_rules") / "main.cpp"

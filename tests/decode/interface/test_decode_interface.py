@@ -12,7 +12,7 @@ import pytest
 from exported_models import LIMITS, compiled, export, library_path, words
 from tensor_ops_decode import PersistentKernel
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FRANCE = [504, 3575, 282, 4649, 314]  # SmolLM2's tokens of "The capital of France is"
 PROMPTS = [list(b"Once"), list(b"a long prompt, of several steps and pages" * 2), [7]]
 

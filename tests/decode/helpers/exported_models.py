@@ -10,7 +10,7 @@ import pytest
 
 from tensor_ops_decode import PersistentKernel
 
-INCLUDE = Path(__file__).parents[2] / "native" / "include"
+INCLUDE = Path(__file__).parents[3] / "native" / "include"
 SOURCES = Path(__file__).with_name("cpp_decoder")
 LIMITS = {
     "max_num_batched_requests": 3,
