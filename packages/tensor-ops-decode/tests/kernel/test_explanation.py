@@ -7,7 +7,7 @@ import pytest
 from tensor_ops import PersistentKernel
 from tensor_ops.extension import load_backend
 from tensor_ops_decode import ArrayWeights
-from tensor_ops_decode.reference.executor import ReferenceExecutable
+from tensor_ops_decode.reference import ReferenceExecutable
 
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],

@@ -1,12 +1,13 @@
 """Adds nodes to a program one by one, each checked when it is added."""
 
 import dataclasses
+from collections import ChainMap
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.nodes import KINDS
-from tensor_ops_decode.program.node_rules import TOKENS, outputs_of
+from tensor_ops_decode.program.node_rules import TOKENS, InferredValue, outputs_of
 from tensor_ops_decode.program.program import Cache, Limits, Node, Program, State, Tensor, Value
 from tensor_ops_decode.program.rules import given_to
 
@@ -38,6 +39,7 @@ class Builder:
         self._caches: dict[str, Cache | State] = {}
         self._values = {TOKENS.name: TOKENS}
         self._nodes: list[Node] = []
+        self._used_caches: dict[str, None] = {}  # in the order of their nodes
 
     def tensor(self, name: str, tensor: Tensor) -> str:
         """Declare a weight and return its name; the same one may be declared again."""
@@ -71,7 +73,7 @@ class Builder:
 
         A cache that none uses is not part of the program.
         """
-        if name in self._used_caches():
+        if name in self._used_caches:
             raise ProgramError(f"cache {name!r} exists already")
         self._caches[name] = cache
         return name
@@ -119,7 +121,8 @@ class Builder:
         The first output of a node that is `declared`, by its name, must have these rows, columns
         and this dtype.
         """
-        known, nodes = dict(self._values), list(nodes)
+        new: dict[str, InferredValue] = {}
+        known, nodes = ChainMap(new, self._values), list(nodes)
         for node in nodes:
             where = f"{node.kind} {node.name!r}"
             if not known.keys().isdisjoint(node.outputs.values()):
@@ -134,9 +137,11 @@ class Builder:
                     f"{where}: its output has rows, columns and dtype {found}, declared are "
                     f"{wanted}"
                 )
-            known.update({each.name: each for each in made})
-        self._values = known
+            new.update({each.name: each for each in made})
+        self._values |= new
         self._nodes += nodes
+        caches = (node.attributes.get("cache") for node in nodes)
+        self._used_caches |= {name: None for name in caches if name is not None}
 
     def rename(self, old: str, new: str) -> None:
         """Give a value another name, and the node that is named after it."""
@@ -172,9 +177,6 @@ class Builder:
     def program(self, outputs: Iterable[str]) -> Program:
         """Return the program, with the values that a caller may read after a step."""
         values = {name: each.value for name, each in self._values.items() if name != TOKENS.name}
-        caches = {name: self._caches[name] for name in self._used_caches()}
-        return Program(self.limits, self._tensors, caches, values, self.nodes, tuple(outputs))
-
-    def _used_caches(self) -> list[str]:
-        named = [node.attributes.get("cache") for node in self._nodes]
-        return [name for name in named if name is not None]
+        caches = {name: self._caches[name] for name in self._used_caches}
+        parts = self.limits, self._tensors, caches, values, self.nodes, tuple(outputs)
+        return Program(*parts, self._values)

@@ -10,13 +10,13 @@ import functools
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, InitVar, dataclass, fields, is_dataclass
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.program.combined_nodes import from_version_1
-from tensor_ops_decode.program.node_rules import check_names
+from tensor_ops_decode.program.node_rules import InferredValue, check_names
 from tensor_ops_decode.program.records import Cache, Limits, Node, Parts, State, Tensor, Value
 from tensor_ops_decode.program.rules import check_program
 
@@ -46,8 +46,10 @@ class Program(Parts):
     True
     """
 
-    def __post_init__(self) -> None:
-        check_program(self)
+    inferred: InitVar[Mapping[str, InferredValue] | None] = None  # by a builder
+
+    def __post_init__(self, inferred: Mapping[str, InferredValue] | None) -> None:
+        check_program(self, inferred)
 
     def to_json(self) -> str:
         """Return the program as the JSON that executors read."""

@@ -4,7 +4,7 @@ Tested by tests/decode/programs/test_wrong_programs.py.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -25,7 +25,15 @@ _MOST_BYTES = 2**48
 _ROWS = ("tokens", "selected")
 
 
-def check_program(program: Parts) -> None:
+def check_program(program: Parts, inferred: Mapping[str, InferredValue] | None = None) -> None:
+    """Raise a ProgramError if something does not fit together.
+
+    Parameters
+    ----------
+    program : Parts
+    inferred : mapping, optional
+        All values by name, if each node is known to fit what was before it.
+    """
     for field in fields(Limits):
         _check_size(f"limits: {field.name}", getattr(program.limits, field.name))
     for name, tensor in program.tensors.items():
@@ -42,7 +50,12 @@ def check_program(program: Parts) -> None:
         raise ProgramError("value 'tokens' must be int32, one column, a row for each token")
     written, used = {TOKENS.name: TOKENS}, set[str]()
     for index, node in enumerate(program.nodes):
-        _check_node(program, f"node {index} {node.name!r} ({node.kind})", node, written, used)
+        where = f"node {index} {node.name!r} ({node.kind})"
+        if inferred is None:
+            made = _outputs_in(program, where, node, written)
+        else:
+            made = [inferred[name] for name in node.outputs.values()]
+        _check_place(program, where, node, made, written, used)
     for name in program.outputs:
         if name not in written or name == TOKENS.name:
             raise ProgramError(f"outputs: no node writes {name!r}")
@@ -57,18 +70,32 @@ def check_program(program: Parts) -> None:
         raise ProgramError("nodes: two have the same name")
 
 
-def _check_node(
-    program: Parts, where: str, node: Node, written: dict[str, InferredValue], caches: set[str]
-) -> None:
+def _outputs_in(
+    program: Parts, where: str, node: Node, written: Mapping[str, InferredValue]
+) -> list[InferredValue]:
+    """Return the values that a node writes, from those that nodes before it have written."""
     given = given_to(where, node, program.limits, program.tensors, program.caches, written)
+    if KINDS[node.kind].cache is not None and given.cache is None:
+        wanted = node.attributes.get("cache")
+        raise ProgramError(f"{where}: cache is {wanted!r}, which is missing")
+    return outputs_of(KINDS[node.kind], given)
+
+
+def _check_place(
+    program: Parts,
+    where: str,
+    node: Node,
+    made: Iterable[InferredValue],
+    written: dict[str, InferredValue],
+    caches: set[str],
+) -> None:
+    """Check that no node before has the cache and the outputs of one, and note these."""
     if KINDS[node.kind].cache is not None:
-        wanted: Any = node.attributes.get("cache")
-        if given.cache is None:
-            raise ProgramError(f"{where}: cache is {wanted!r}, which is missing")
+        wanted: Any = node.attributes["cache"]
         if wanted in caches:
             raise ProgramError(f"{where}: another node uses the cache {wanted!r}")
         caches.add(wanted)
-    for output in outputs_of(KINDS[node.kind], given):
+    for output in made:
         if output.name in written:
             raise ProgramError(f"{where}: its output {output.name!r} is written twice")
         declared = program.values.get(output.name)
