@@ -6,6 +6,7 @@ Each file of ``tensor_ops_decode/nodes`` declares one kind; `tensor_ops_decode.n
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from tensor_ops_decode.arguments import is_number
@@ -135,7 +136,7 @@ class Weight:
         """Whether a token reads one row, and not all."""
         return self.form in ("table", "lookup")
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[tuple[str, str], ...]:
         """The sizes of its dimensions, and what each is called."""
         if self.dimensions == 1:
@@ -162,7 +163,7 @@ class KeysAndValues:
     values: str
     window: str = ""
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[tuple[str, str], ...]:
         """Its sizes, and what each is called."""
         return (
@@ -185,7 +186,7 @@ class StatePerRequest:
     rows: str
     columns: str
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[tuple[str, str], ...]:
         """Its sizes, and what each is called."""
         return ((self.rows, "rows of the cache"), (self.columns, "columns of the cache"))

@@ -8,6 +8,7 @@ reads the same notation.
 import functools
 import math
 import re
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Literal
 
@@ -44,7 +45,7 @@ def letters_in(size: str) -> frozenset[str]:
     return frozenset(letter for _, letters in _terms(size) for letter in letters)
 
 
-def new_letter(size: str, known: set[str]) -> str | None:
+def new_letter(size: str, known: Set[str]) -> str | None:
     """Return the letter that a size decides where those `known` are decided, or None.
 
     Raises
@@ -82,7 +83,7 @@ class DimensionVariables:
 
     def match(self, size: str, given: int, what: str) -> None:
         """Raise a ProgramError unless a number is what a size says; `what` has it, in words."""
-        letter = new_letter(size, set(self._value))
+        letter = new_letter(size, self._value.keys())
         if letter is not None:
             ((factor, _),) = _terms(size)
             if given % factor:
@@ -95,6 +96,8 @@ class DimensionVariables:
 
     def value(self, size: str) -> int:
         """Return the number that a size is."""
+        if size in self._value:  # a letter alone, as most sizes are
+            return self._value[size]
         return sum(
             factor * math.prod(self._value[letter] for letter in letters)
             for factor, letters in _terms(size)
@@ -102,7 +105,7 @@ class DimensionVariables:
 
     def knows(self, size: str) -> bool:
         """Return whether all letters of a size are decided."""
-        return letters_in(size) <= set(self._value)
+        return letters_in(size) <= self._value.keys()
 
     def require(self, relation: Relation) -> None:
         """Raise a ProgramError unless a relation holds, if all of its letters are decided."""

@@ -122,7 +122,8 @@ class Builder:
         and this dtype.
         """
         new: dict[str, InferredValue] = {}
-        known, nodes = ChainMap(new, self._values), list(nodes)
+        nodes = list(nodes)
+        known = self._values if len(nodes) == 1 else ChainMap(new, self._values)
         for node in nodes:
             where = f"{node.kind} {node.name!r}"
             if not known.keys().isdisjoint(node.outputs.values()):
