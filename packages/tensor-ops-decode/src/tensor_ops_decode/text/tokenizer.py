@@ -149,13 +149,7 @@ class Tokenizer:
         return placed.encode(text, places)
 
     def decode(self, tokens: Iterable[int], *, skip_special_tokens: bool = True) -> str:
-        """Return the text of tokens.
-
-        Raises
-        ------
-        ValueError
-            If a token is not in the vocabulary.
-        """
+        """Return the text of tokens; one that is not in the vocabulary is a ValueError."""
         stream = self.stream(skip_special_tokens=skip_special_tokens)
         return "".join([*map(stream.push, tokens), stream.finish()])
 
