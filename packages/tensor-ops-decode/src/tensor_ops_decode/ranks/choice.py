@@ -11,8 +11,6 @@ from tensor_ops_decode.ranks.local import LocalRanks
 
 __all__ = ["chosen_ranks"]
 
-_NAMES = ("mpi", "torch", "local")
-
 
 def chosen_ranks(
     communicator: object, world_size: object, mpi_rank: object, model: Hashable
@@ -92,9 +90,11 @@ def _of_processes(communicator: Any, started: Launch | None) -> Communicator:
         from tensor_ops_decode.ranks.torch_distributed import torch_ranks
 
         return torch_ranks(None if name else communicator)
-    expected = f"{', '.join(map(repr, _NAMES))}, a communicator of mpi4py or a torch group"
     kind = TypeError if name is None else ValueError
-    raise kind(f"communicator must be one of {expected}, got {communicator!r:.80}")
+    raise kind(
+        "communicator must be one of 'mpi', 'torch', 'local', a communicator of mpi4py or a torch "
+        f"group, got {communicator!r:.80}"
+    )
 
 
 def _is_of(module: str, name: str, value: object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any
 
@@ -79,8 +80,7 @@ class MpiRanks(ProcessRanks):
             return
         try:
             request = self._communicator.Iallgather(send, receive)
-            others = [rank for rank in range(self.world_size) if rank != self.rank]
-            self.wait(lambda: () if request.Test() else others)
+            self.wait(lambda: () if request.Test() else self.others)
         except self._mpi.Exception as error:
             raise RankError(f"MPI has failed: {error}") from error
 
@@ -156,11 +156,8 @@ def _check_launcher(mpi: Any, started: Launch | None) -> None:
         )
 
 
+@functools.cache
 def _key_of(mpi: Any) -> int:
     """Return the key under which a communicator keeps its ranks, so that kernels share them."""
-    if not _keys:
-        _keys.append(mpi.Comm.Create_keyval(nopython=False))
-    return _keys[0]
-
-
-_keys: list[int] = []
+    key: int = mpi.Comm.Create_keyval(nopython=False)
+    return key
