@@ -17,26 +17,9 @@ def chosen_ranks(
 ) -> Communicator:
     """Return the ranks of a kernel, as its arguments or what started the process say.
 
-    Parameters
-    ----------
-    communicator : object
-        As `PersistentKernel` takes it.
-    world_size, mpi_rank : object
-        None where they are left out.
-    model : hashable
-        By which ranks of one process find each other.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is wrong, or does not agree with the others.
-    RankError
-        If there is no such communicator here.
-
-    Examples
-    --------
-    >>> chosen_ranks("local", None, None, "a model").world_size
-    1
+    The arguments are those of `PersistentKernel`, None where they are left out; ranks of one
+    process find each other by the `model`. A wrong argument is a TypeError or a ValueError, also
+    where it does not agree with the others, and a communicator that is not there a RankError.
     """
     size = None if world_size is None else whole("world_size", world_size)
     rank = None if mpi_rank is None else whole("mpi_rank", mpi_rank, 0)

@@ -24,12 +24,8 @@ _ALIGNMENT = 64
 def mpi_ranks(communicator: Any, started: Launch | None) -> MpiRanks:
     """Return the ranks of a communicator of mpi4py, by default of all processes.
 
-    MPI is started if it is not yet.
-
-    Raises
-    ------
-    RankError
-        If there is no MPI here, or it is another one than that of ``mpiexec``.
+    MPI is started if it is not yet. It is a RankError if there is no MPI here, or it is another one
+    than that of ``mpiexec``.
     """
     mpi = _mpi()
     if communicator is None:
@@ -45,15 +41,7 @@ def mpi_ranks(communicator: Any, started: Launch | None) -> MpiRanks:
 
 
 class MpiRanks(ProcessRanks):
-    """A rank of a communicator of MPI.
-
-    Parameters
-    ----------
-    mpi : module
-        ``mpi4py.MPI``.
-    communicator : mpi4py.MPI.Intracomm
-        Nobody else uses it.
-    """
+    """A rank of a communicator of MPI, which nobody else uses; `mpi` is ``mpi4py.MPI``."""
 
     name = "MPI"
 

@@ -37,16 +37,9 @@ class _NotAllCameError(RankError):
 
 
 class ProcessRanks(Communicator):
-    """A rank among several processes.
+    """A rank among several processes: the `processes`, by their ranks, and what ends all of them.
 
     A subclass has `exchange` and `_shared_memory`, and calls `meet` once `exchange` works.
-
-    Attributes
-    ----------
-    processes : list of Process
-        Those of all ranks, by their number.
-    faults : Faults or None
-        What ends all of them.
     """
 
     processes: list[Process]

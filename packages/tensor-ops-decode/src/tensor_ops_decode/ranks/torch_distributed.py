@@ -23,13 +23,8 @@ _SECONDS_TO_END = 3.0
 def torch_ranks(group: Any) -> TorchRanks:
     """Return the ranks of a group of ``torch.distributed``, by default of all processes.
 
-    The default group is made if there is none, with gloo.
-
-    Raises
-    ------
-    RankError
-        If there is no PyTorch with ``torch.distributed`` here, or nothing has started the process
-        as one of several ranks.
+    The default group is made if there is none, with gloo. It is a RankError if there is no PyTorch
+    with ``torch.distributed`` here, or nothing has started the process as one of several ranks.
     """
     distributed = _distributed()
     if group is None:
@@ -42,14 +37,9 @@ def torch_ranks(group: Any) -> TorchRanks:
 
 
 class TorchRanks(ProcessRanks):
-    """A rank of a group of ``torch.distributed``.
+    """A rank of a group of ``torch.distributed``, which is the module `distributed`.
 
-    Parameters
-    ----------
-    distributed : module
-        ``torch.distributed``.
-    group : torch.distributed.ProcessGroup
-        Its tensors are exchanged on the host if it has gloo, else on the current device of CUDA.
+    Tensors are exchanged on the host if the group has gloo, else on the current device of CUDA.
     """
 
     name = "torch.distributed"
