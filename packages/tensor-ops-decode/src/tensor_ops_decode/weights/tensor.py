@@ -24,17 +24,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class TensorHeader:
-    """What is known of a tensor before it is read.
-
-    Attributes
-    ----------
-    type : str
-        The name of its format, such as ``"q4_1"``.
-    shape : tuple of int
-        The logical shape, ``(rows, columns)`` or ``(columns,)``.
-    file : str
-        Where it is, as errors say it.
-    """
+    """What is known of a tensor before it is read; its attributes are those of `StoredTensor`."""
 
     type: str
     shape: tuple[int, ...]
@@ -155,12 +145,8 @@ class Weights(ABC):
     def tensor(self, name: str) -> StoredTensor:
         """Return a tensor.
 
-        Raises
-        ------
-        KeyError
-            If there is none of that name.
-        FileFormatError
-            If its type is not supported.
+        It is a KeyError if there is none of that name, and a FileFormatError if its type is not
+        supported.
         """
 
     @property
