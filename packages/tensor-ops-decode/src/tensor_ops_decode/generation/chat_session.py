@@ -11,7 +11,7 @@ from tensor_ops import TensorOpsError
 from tensor_ops_decode.completion import Completion
 from tensor_ops_decode.generation.model import MAX_NEW_TOKENS, Model
 from tensor_ops_decode.generation.standard_input import read_text
-from tensor_ops_decode.ranks.communicator import ONE_RANK, Communicator
+from tensor_ops_decode.ranks.communicator import Communicator
 
 __all__ = ["ChatSession", "converse"]
 
@@ -99,7 +99,7 @@ class ChatSession:
 def converse(
     session: ChatSession,
     report: Callable[[Completion], None],
-    ranks: Communicator = ONE_RANK,
+    ranks: Communicator,
     *,
     quiet: bool,
 ) -> None:

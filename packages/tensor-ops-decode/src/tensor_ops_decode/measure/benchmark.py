@@ -75,30 +75,12 @@ def measure(
     samples: Samples,
     progress: Callable[[int, int], None] = lambda done, size: None,
 ) -> None:
-    """Read a prompt with a kernel, and decode after it.
+    """Read a prompt with a kernel, and decode so many tokens after it in rounds.
 
-    Parameters
-    ----------
-    kernel : PersistentKernel
-        Compiled, and without guesses; its requests are forgotten.
-    prompt : list of int
-        As `random_prompt` returns it.
-    new_tokens : int
-        How many are decoded in rounds.
-    samples : Samples
-        Each measurement is appended at once, so that an interrupt leaves those before it.
-    progress : callable, optional
-        Called with the tokens of rounds that are done, and how many are to be.
-
-    Examples
-    --------
-    >>> import tensor_ops
-    >>> samples = Samples()
-    >>> with tensor_ops.PersistentKernel(backend="python") as kernel:
-    ...     kernel.compile()
-    ...     measure(kernel, random_prompt(kernel.program, 4, 10), 10, samples)
-    >>> [round.tokens for round in samples.rounds], len(samples.decode)
-    ([8, 2], 2)
+    The kernel is compiled, and without guesses; its requests are forgotten. The prompt is as
+    `random_prompt` returns it. Each measurement is appended to the samples at once, so that an
+    interrupt leaves those before it. `progress` is called with the tokens of rounds that are done,
+    and how many are to be.
     """
     _warm_up(kernel, prompt)
     request = kernel.add_request(prompt, max_new_tokens=_most_tokens(new_tokens), ignore_eos=True)

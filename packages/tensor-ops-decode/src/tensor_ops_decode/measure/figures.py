@@ -106,17 +106,10 @@ class Stage(NamedTuple):
 class DecodeFigures(NamedTuple):
     """The figures of a benchmark.
 
-    Attributes
-    ----------
-    weights, caches : float
-        Bytes that a decoded token reads; of caches, in the middle of the decoded text.
-    bandwidth : float
-        Bytes per second at which the threads read the weights, the median of the rounds.
-    fraction : float
-        How much of the bandwidth decoding reaches, the median of the rounds.
-    threads : float
-        How many took part in a step on average; fewer where other processes take the processors.
-    prompt, decode : Stage
+    The weights and caches are bytes that a decoded token reads, of caches in the middle of the
+    decoded text. The bandwidth is that at which the threads read the weights, in bytes per second,
+    and the fraction what of it decoding reaches: both are the median of the rounds. The threads are
+    those that took part in a step on average, fewer where other processes take the processors.
     """
 
     weights: float

@@ -16,18 +16,10 @@ Facts = Mapping[str, str]
 
 
 class Communicator(RankGroup):
-    """One rank of a kernel's.
+    """One rank of a kernel's. All ranks call the same methods in the same order.
 
-    All ranks call the same methods in the same order.
-
-    Attributes
-    ----------
-    name : str
-        What carries the messages, in words.
-    num_here : int
-        How many of the ranks are on this machine.
-    num_sharing : int
-        How many of these, with this one, may run on the same processors.
+    The `name` says in words what carries the messages. Of the ranks, `num_here` are on this
+    machine, and `num_sharing` of these, with this one, may run on the same processors.
     """
 
     name: str

@@ -133,8 +133,7 @@ def _mpi() -> Any:
 
 def _check_launcher(mpi: Any, started: Launch | None) -> None:
     """Raise a RankError if another implementation of MPI has started the processes."""
-    found: int = mpi.COMM_WORLD.size
-    if started is None or started.communicator != "mpi" or found > 1:
+    if started is None or started.communicator != "mpi" or mpi.COMM_WORLD.size > 1:
         return
     if started.world_size is not None and started.world_size > 1:
         library = mpi.Get_library_version().splitlines()[0].strip("\0 ")

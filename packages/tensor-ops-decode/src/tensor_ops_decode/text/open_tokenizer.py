@@ -23,15 +23,8 @@ __all__ = ["open_tokenizer"]
 def open_tokenizer(weights: Weights) -> Tokenizer:
     """Return the tokenizer of a model; a `MissingTokenizer` if its folder has none.
 
-    Parameters
-    ----------
-    weights : GgufFile or SafetensorsFolder
-        What `open_weights` returned.
-
-    Raises
-    ------
-    FileFormatError
-        If a GGUF file has none, or if there is one that is not supported or contradicts itself.
+    It is a FileFormatError if a GGUF file has none, or if there is one that is not supported or
+    contradicts itself.
     """
     try:
         if isinstance(weights, GgufFile):

@@ -50,26 +50,10 @@ _DTYPES: dict[str, Format | tuple[str, int]] = {
 
 
 class SafetensorsFolder(FileWeights):
-    """A folder with the files of a model as Hugging Face names them.
+    """A folder with the files of a model as Hugging Face names them; the metadata are config.json.
 
-    Parameters
-    ----------
-    path : path-like
-
-    Attributes
-    ----------
-    path : str
-    metadata : dict
-        What config.json says.
-    names : tuple of str
-        The names of the tensors.
-
-    Raises
-    ------
-    FileFormatError
-        If a file says what cannot be, or a tensor of the index is not in its shard.
-    OSError
-        If a file cannot be opened.
+    It is a FileFormatError if a file says what cannot be, or a tensor of the index is not in its
+    shard.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
