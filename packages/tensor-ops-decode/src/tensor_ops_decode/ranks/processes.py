@@ -37,8 +37,9 @@ class _NotAllCameError(RankError):
 
 
 class ProcessRanks(Communicator):
-    """A rank among several processes: the `processes`, by their ranks, and what ends all of them.
+    """A rank among several processes.
 
+    The `processes` are those of all ranks, by their numbers, and `faults` is what ends all of them.
     A subclass has `exchange` and `_shared_memory`, and calls `meet` once `exchange` works.
     """
 
