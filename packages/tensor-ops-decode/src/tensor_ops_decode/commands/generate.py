@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import fields
+from io import TextIOWrapper
 from typing import Any
 
 from tensor_ops import TensorOpsError
@@ -17,7 +18,6 @@ from tensor_ops_decode.commands.options import (
     show_bytes,
 )
 from tensor_ops_decode.commands.ranks import check_input_ends, ranks_of_command
-from tensor_ops_decode.commands.text_streams import use_utf8
 from tensor_ops_decode.completion import Completion
 from tensor_ops_decode.generation.chat_session import ChatSession, converse
 from tensor_ops_decode.generation.model import MAX_NEW_TOKENS, Model, describe
@@ -44,6 +44,8 @@ or without a byte order mark; a terminal has its own encoding.
 the commands that a line may be. When it becomes too long for the model, its oldest messages are
 forgotten.
 Under mpiexec or torchrun, several processes share the model; the first of them reads and prints."""
+
+_ENCODING = "utf-8-sig"  # programs of Windows begin what they pipe with a byte order mark
 
 
 def generate(argv: Sequence[str]) -> int:
@@ -102,7 +104,7 @@ def generate(argv: Sequence[str]) -> int:
         parser.error(
             "the prompt is missing; - reads it from standard input, and only --chat goes without"
         )
-    use_utf8()
+    _use_utf8()
     try:
         with ranks_of_command() as ranks:
             if arguments.prompt == "-":
@@ -119,6 +121,20 @@ def generate(argv: Sequence[str]) -> int:
     except (ValueError, TypeError) as error:
         raise TensorOpsError(str(error)) from error
     return 0
+
+
+def _use_utf8() -> None:
+    """Let pipes and files be UTF-8, whatever the locale is; a terminal has its own encoding.
+
+    What is on a pipe comes from another program, or goes to one, and programs exchange UTF-8. The
+    locale says what a terminal shows, and Windows has an old code page for it. The ends of lines
+    within a prompt stay as they are on every system.
+    """
+    source, target = sys.stdin, sys.stdout
+    if isinstance(source, TextIOWrapper) and source.encoding != _ENCODING and not source.isatty():
+        source.reconfigure(encoding=_ENCODING, errors="strict", newline="\n")
+    if isinstance(target, TextIOWrapper) and not target.isatty():
+        target.reconfigure(encoding="utf-8", errors=target.errors)
 
 
 def _prompt(prompt: str | None) -> str | None:

@@ -13,12 +13,7 @@ __all__ = ["check_input_ends", "check_one_process", "ranks_of_command"]
 
 
 def check_one_process(command: str) -> None:
-    """Raise an error if this process was started as one of several, for a command that takes one.
-
-    Raises
-    ------
-    TensorOpsError
-    """
+    """Raise a TensorOpsError if this process was started as one of several."""
     started = launch()
     if started is not None and started.world_size != 1:
         raise TensorOpsError(
@@ -28,12 +23,7 @@ def check_one_process(command: str) -> None:
 
 
 def check_input_ends(ranks: Communicator) -> None:
-    """Raise an error where nobody would learn that standard input has ended.
-
-    Raises
-    ------
-    TensorOpsError
-    """
+    """Raise a TensorOpsError where nobody would learn that standard input has ended."""
     started = launch()
     if ranks.world_size > 1 and started is not None and "Open MPI" in started.launcher:
         raise TensorOpsError(

@@ -37,18 +37,9 @@ class NoExecutorError(BackendUnavailableError, ValueError):
 
 @dataclass(frozen=True)
 class Executor:
-    """A backend that runs programs, and how it was chosen.
+    """A backend that runs programs, the level that decided on it, and all that were considered.
 
-    Attributes
-    ----------
-    backend : str
-    module : module
-        It has ``compile_program``.
-    decided_by : str
-        The level that decided, as in `tensor_ops.explain`.
-    mode : str
-    steps : tuple of Step
-        Every backend that was considered, with the reason why it was passed over.
+    Its module has ``compile_program``. The steps say why backends were passed over.
     """
 
     backend: str
@@ -61,28 +52,13 @@ class Executor:
 class ExecutorChoice:
     """The choice of a backend for programs, as it was asked for at one place of the code.
 
-    Parameters
-    ----------
-    backend : str or None
-        The one that runs or none; without it, context, default, environment and file decide.
-    fallback_backends : iterable of str
-        The backends that are tried after it, in order.
-    refusal : callable, optional
-        Returns why the caller cannot use a backend, of a name and with a module, None if it can.
-        The last argument is whether its options have a say: they do where the caller names what to
-        fall back on; elsewhere the executor itself says what it does not take.
-    among_ranks : bool, optional
-        Whether it must run shards, whose ranks exchange values.
+    Without a `backend`, context, default, environment and file decide. The fallback backends are
+    tried after it, in order. It is a ConfigError if no backend has one of the names.
 
-    Raises
-    ------
-    ConfigError
-        If no backend has one of the names.
-
-    Examples
-    --------
-    >>> ExecutorChoice("python").executor().backend
-    'python'
+    `refusal` returns why the caller cannot use a backend, of a name and with a module, None if it
+    can. Its last argument is whether options have a say: they do where the caller names what to
+    fall back on; elsewhere the executor itself says what it does not take. With `among_ranks` it
+    must run shards, whose ranks exchange values.
     """
 
     def __init__(
@@ -110,20 +86,8 @@ class ExecutorChoice:
     def executor(self, program: str | None = None) -> Executor:
         """Return the first executor that can run a program, or that there is if none is given.
 
-        Parameters
-        ----------
-        program : str, optional
-            JSON.
-
-        Raises
-        ------
-        NoExecutorError
-            If there is none.
-
-        Warns
-        -----
-        BackendFallbackWarning
-            If it is another than the one that was asked for, once.
+        It is a NoExecutorError if there is none. If it is another than the one that was asked for,
+        there is a BackendFallbackWarning, once.
         """
         steps: list[Step] = []
         for way in self._ways:

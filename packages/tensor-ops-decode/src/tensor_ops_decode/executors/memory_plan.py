@@ -19,21 +19,8 @@ _EDIT = 12  # bytes of a token, a bias and a penalty
 class PlannedProgram:
     """A program, the executor that is chosen for it, and the memory that it takes.
 
-    Parameters
-    ----------
-    whole : Program
-        That of all ranks together.
-    choice : ExecutorChoice
-    num_workers : int or None
-        As ``compile_program`` of an executor takes it.
-    ranks : Communicator
-    rank : int, optional
-        The one whose memory is planned, if it is not this one.
-
-    Attributes
-    ----------
-    program : Program
-        That of this rank: its shard, unless the layers are those of a rank already.
+    The program is that of this rank: its shard of the `whole` one, unless the layers are those of a
+    rank already. With a `rank`, the memory of another one is planned.
     """
 
     def __init__(
@@ -130,12 +117,8 @@ class PlannedProgram:
         """The bytes of what it takes without options, by what takes them.
 
         The executor that will hold it says so, by ``program_memory``. For one without that function
-        it is what any executor needs: the weights as they are stored, caches, tables and arrays.
-
-        Raises
-        ------
-        MemoryError
-            If it is more than any memory.
+        it is what any executor needs: the weights as they are stored, caches, tables and arrays. It
+        is a MemoryError if that is more than any memory.
         """
         return self._needed_with(None)
 

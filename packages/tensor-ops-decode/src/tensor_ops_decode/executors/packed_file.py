@@ -43,19 +43,9 @@ Checksum = Callable[[NDArray[np.uint8]], str]
 
 
 def cache_folder(cache: object, path: str) -> Path | None:
-    """Return the folder in which packed weights are kept, None where they are not.
+    """Return the folder in which packed weights of a model are kept, None where they are not.
 
-    Parameters
-    ----------
-    cache : path-like, bool or None
-        A folder; or True for the model's own.
-    path : str
-        The model: a file, or a folder.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is something else, or there is no such folder.
+    The cache is a folder that is there, or True for the model's own; the path is that of the model.
     """
     if cache is None or cache is False:
         return None
@@ -75,21 +65,9 @@ def cache_folder(cache: object, path: str) -> Path | None:
 class PackedFile:
     """The file of one program's packed weights, which may not be there yet.
 
-    Parameters
-    ----------
-    folder : Path
-    weights : Weights
-        The files of the model.
-    program : Program
-        Its limits have no part in it.
-    layout : str
-        What the backend says about how it packs the program.
-    checksum : callable
-        The backend's ``packed_checksum``.
-
-    Attributes
-    ----------
-    path : Path
+    The weights are the files of the model. The limits of the program have no part in it. The layout
+    is what the backend says about how it packs the program, and the checksum its
+    ``packed_checksum``.
     """
 
     def __init__(
@@ -110,12 +88,8 @@ class PackedFile:
         It has the packed matrices as `PACKED`, and tables by their names.
 
         A model file that has another time than when it was packed, such as a copy, is read to
-        compare what is in it. For a file that is damaged there is a warning.
-
-        Raises
-        ------
-        ConfigError
-            If others can write the file.
+        compare what is in it. For a file that is damaged there is a warning. It is a ConfigError if
+        others can write the file.
         """
         try:
             tensors, metadata = open_safetensors(self.path)
@@ -167,16 +141,9 @@ class PackedFile:
         return FileFormatError(f"{self.path} is damaged: {problem}")
 
     def write(self, executable: Any, arrays: Mapping[str, NDArray[Any]]) -> str | None:
-        """Write what an executable has packed, as a whole or not at all.
+        """Write what an executable has packed, and its tensors, as a whole or not at all.
 
         Where that fails there is a warning, which is also returned, for the model runs without.
-
-        Parameters
-        ----------
-        executable : executable
-            It has ``packed``.
-        arrays : mapping of str to ndarray
-            The program's tensors.
         """
         try:
             self._write(executable, {name: arrays[name] for name in self._tables})

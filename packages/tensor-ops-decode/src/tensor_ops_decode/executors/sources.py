@@ -28,17 +28,8 @@ _BLOCK = 4096  # rows of a rotary table that are computed at once
 def attached_array(name: str, array: object) -> Array:
     """Return an array that a caller gives as a NumPy array over the same memory.
 
-    Parameters
-    ----------
-    name : str
-        Of its tensor.
-    array : ndarray or array with DLPack
-        On the host, C-contiguous, with one or two dimensions, of float32, float16 or bfloat16.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is none of that.
+    It is on the host, C-contiguous, with one or two dimensions, of float32, float16 or bfloat16.
+    Anything else is a TypeError or a ValueError that names the tensor.
     """
     array = numpy_view("attach_input", name, array)
     if str(array.dtype) not in FLOAT_TYPES or not array.dtype.isnative:
@@ -58,26 +49,12 @@ class TensorArrays(Mapping[str, Array]):
     """The array of each tensor of a program, in its dtype or as the bytes of the file.
 
     Nothing is copied, unless the program asks for a transform; that is done when the tensor is
-    looked up.
+    looked up. What is `attached` is the caller's, and the `tables` are transformed already. Without
+    the weights of a model, files are opened by the program's paths. Weights are told when all
+    tensors of the program that are made from one of theirs have been looked up.
 
-    Parameters
-    ----------
-    program : Program
-    attached : mapping of str to ndarray
-        What the caller gives.
-    weights : Weights, optional
-        Of the model; without them, files are opened by the program's paths. They are told when all
-        tensors of the program that are made from one of theirs have been looked up.
-    tables : mapping of str to ndarray
-        Tensors that are transformed already.
-
-    Raises
-    ------
-    FileFormatError
-        When a tensor is looked up that is missing in its file, or is another one than the program
-        was made for.
-    ValueError
-        When an array is looked up that is to be attached, and is missing.
+    When a tensor is looked up, it is a FileFormatError if it is missing in its file, or is another
+    one than the program was made for, and a ValueError if it is to be attached, and is missing.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ from tensor_ops import TensorOpsError
 from tensor_ops_decode.completion import Completion
 from tensor_ops_decode.generation.model import MAX_NEW_TOKENS, Model
 from tensor_ops_decode.generation.standard_input import read_text
-from tensor_ops_decode.ranks.communicator import ONE_RANK, Communicator
+from tensor_ops_decode.ranks.communicator import Communicator
 
 __all__ = ["ChatSession", "converse"]
 
@@ -30,27 +30,12 @@ PROMPT = "> "
 class ChatSession:
     """A conversation with a model, which keeps what was said.
 
-    Parameters
-    ----------
-    model : Model
-    system : str or None
-        The message of the system, which begins the conversation and is never forgotten.
-    chat_template, parse_special_tokens : optional
-        As of `Model.chat_prompt`.
-    **arguments
-        As `Model.generate` takes them.
+    The message of the system begins it and is never forgotten. The other arguments are those of
+    `Model.chat_prompt` and `Model.generate`. It is a ValueError if the model has no such chat
+    template, or one that takes no system's message.
 
-    Attributes
-    ----------
-    messages : list of dict
-        What was said, an interrupted answer as far as it came.
-    num_forgotten : int
-        How many messages the last answer was without, as they had no place any more.
-
-    Raises
-    ------
-    ValueError
-        If the model has no such chat template, or it takes no system's message.
+    Of an answer that was interrupted, `messages` has what came. The last answer was without the
+    oldest `num_forgotten` of them, as they had no place any more.
     """
 
     def __init__(
@@ -77,10 +62,8 @@ class ChatSession:
     def answer(self, text: str, stream: Callable[[str], None]) -> Completion | None:
         """Answer a message, piece by piece; None if Ctrl-C stopped the answer.
 
-        Raises
-        ------
-        ValueError
-            If there is no answer to this message; the conversation is without it then.
+        It is a ValueError if there is no answer to this message; the conversation is without it
+        then.
         """
         messages, prompt = self._fitting([*self.messages, {"role": "user", "content": text}])
         pieces: list[str] = []
@@ -116,7 +99,7 @@ class ChatSession:
 def converse(
     session: ChatSession,
     report: Callable[[Completion], None],
-    ranks: Communicator = ONE_RANK,
+    ranks: Communicator,
     *,
     quiet: bool,
 ) -> None:
@@ -124,26 +107,11 @@ def converse(
 
     A line whose first word is a slash and letters is a command; one that begins with two slashes is
     a message without the first of them. Without a terminal there is no one to try again: what fails
-    there ends the conversation.
+    there, or is interrupted, ends the conversation.
 
-    Parameters
-    ----------
-    session : ChatSession
-    report : callable
-        Called with each answer that was not interrupted, after its text.
-    ranks : Communicator, optional
-        Those that share the model; the first reads standard input.
-    quiet : bool
-        Whether the text of the answers is left to `report`.
-
-    Raises
-    ------
-    TensorOpsError
-        If standard input is closed, is not text, or has too long a line.
-    ValueError
-        If a message has no answer, and standard input is no terminal.
-    KeyboardInterrupt
-        If an answer is interrupted there.
+    The first of the `ranks` that share the model reads standard input, which is a TensorOpsError if
+    it is closed, is not text, or has too long a line. `report` is called with each answer that was
+    not interrupted, after its text, which is left to it if `quiet`.
     """
     is_first = ranks.rank == 0
     if is_first and sys.stdin is None:

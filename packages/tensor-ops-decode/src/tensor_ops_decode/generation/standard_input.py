@@ -17,15 +17,8 @@ MOST_CHARACTERS = 1 << 24
 def read_text(read: Callable[[int], str]) -> str:
     """Return a text that standard input has.
 
-    Parameters
-    ----------
-    read : callable
-        Reads at most so many characters: ``sys.stdin.read``, or ``sys.stdin.readline`` for a line.
-
-    Raises
-    ------
-    TensorOpsError
-        If the text is too long, or is not UTF-8.
+    `read` reads at most so many characters: ``sys.stdin.read``, or ``sys.stdin.readline`` for a
+    line. It is a TensorOpsError if the text is too long, or is not UTF-8.
     """
     try:
         text = read(MOST_CHARACTERS + 1)

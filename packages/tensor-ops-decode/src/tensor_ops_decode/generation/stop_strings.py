@@ -46,12 +46,8 @@ class StopStrings:
 class StopSearch:
     """Looks for stop strings in one answer, as its tokens come.
 
-    Attributes
-    ----------
-    found : bool
-        Whether there is one.
-    num_held : int
-        How many characters at the end of the answer's text are of a stop string, or may be.
+    `found` says whether there is one, and `num_held` how many characters at the end of the answer's
+    text are of a stop string, or may be.
     """
 
     def __init__(self, stops: StopStrings, tokenizer: Tokenizer) -> None:

@@ -71,23 +71,8 @@ def export_model(
 ) -> None:
     """Write a model into a new folder, as a whole or not at all.
 
-    Parameters
-    ----------
-    folder : path-like
-        It must not exist yet; the folder that it is in must.
-    program : Program
-    arrays : mapping of str to ndarray
-        The program's tensors.
-    facts : ModelFacts
-    progress : callable, optional
-        Called with the bytes of tensors that are written, and of all.
-
-    Raises
-    ------
-    FileExistsError
-        If there is something of this name.
-    OSError
-        If it cannot be written.
+    The folder must not exist yet; the one that it is in must. `progress` is called with the bytes
+    of tensors that are written, and of all.
     """
     if not os.fspath(folder):
         raise ValueError("the path of the folder is empty; give the name of a new folder")

@@ -37,21 +37,9 @@ _DECIDED_BY = ("memory", "max_seq_length", "the model", "the default")
 class KernelModel:
     """What a kernel runs; nothing is packed yet.
 
-    Attributes
-    ----------
-    name : str
-    planned : PlannedProgram
-    facts : ModelFacts
-    length_by : str
-        What decided on the longest sequence.
-    options : mapping
-        Those of the executor that it is not left to decide on.
-    activations_by : str
-        What decided on what activations are rounded to.
-    weights : Weights or None
-        Of the model.
-    cache : Path or None
-        The folder in which packed weights are kept.
+    `length_by` is what decided on the longest sequence, and `activations_by` on what activations
+    are rounded to. The options are those of the executor that it is not left to decide on. The
+    cache is the folder in which packed weights are kept.
     """
 
     name: str
@@ -69,16 +57,9 @@ class KernelModel:
         """Return the executable, and in words what was done about a file of packed weights.
 
         Without `progress` and `cache`, the weights of files are packed while the first steps run,
-        where the backend can.
-
-        Raises
-        ------
-        MemoryError
-            If there is too little memory.
-        ValueError
-            If weights are to be kept by a backend that does not pack them.
-        ConfigError
-            If others can write the file in which they were kept.
+        where the backend can. It is a MemoryError if there is too little memory, a ValueError if
+        weights are to be kept by a backend that does not pack them, and a ConfigError if others can
+        write their file.
         """
         planned, weights, workers = self.planned, self.weights, self.planned.num_workers
         planned.require_memory(self.options)

@@ -63,10 +63,7 @@ def check_tensor(
 ) -> KernelTensor:
     """Return what a caller gives for an argument of a layer, if it is one of the declared tensors.
 
-    Raises
-    ------
-    ProgramError
-        If it is something else, such as a name.
+    Anything else, such as a name, is a ProgramError.
     """
     if not isinstance(given, KernelTensor):
         raise ProgramError(
@@ -90,10 +87,7 @@ def check_residual(where: str, residual: KernelTensor | None, output: KernelTens
 def new_dims(name: str, dims: object, limits: Limits) -> tuple[int, int]:
     """Return the rows and columns of a value, which has those of tokens or of requests.
 
-    Raises
-    ------
-    ProgramError
-        If they are something else.
+    Others are a ProgramError.
     """
     tokens, requests = limits.max_tokens, limits.max_requests
     try:
@@ -110,13 +104,7 @@ def new_dims(name: str, dims: object, limits: Limits) -> tuple[int, int]:
 
 
 def new_dtype(name: str, dtype: object) -> str:
-    """Return the name of a value's dtype.
-
-    Raises
-    ------
-    ProgramError
-        If it is none that values have.
-    """
+    """Return the name of a value's dtype; a ProgramError if it is none that values have."""
     try:
         given = np.dtype(dtype).name  # type: ignore[call-overload]
     except TypeError:

@@ -48,15 +48,7 @@ def letters_in(size: str) -> frozenset[str]:
 def new_letter(size: str, known: Set[str]) -> str | None:
     """Return the letter that a size decides where those `known` are decided, or None.
 
-    Raises
-    ------
-    ValueError
-        If the size has a letter that nothing decides.
-
-    Examples
-    --------
-    >>> new_letter("2F", {"H"})
-    'F'
+    It is a ValueError if the size has a letter that nothing decides. Of "2F" with H known, it is F.
     """
     if letters_in(size) <= known:
         return None
@@ -68,12 +60,7 @@ def new_letter(size: str, known: Set[str]) -> str | None:
 class DimensionVariables:
     """The numbers that the letters of a node's slots stand for: the first slot decides.
 
-    Parameters
-    ----------
-    where : str
-        The node in words, for errors.
-    positions : int
-        Those of the longest sequence.
+    Errors call the node `where`. The positions are those of the longest sequence.
     """
 
     def __init__(self, where: str, positions: int) -> None:

@@ -23,15 +23,8 @@ _TOKENS_OF_ROUND = 8
 class Round(NamedTuple):
     """Tokens that were decoded in a row, and a reading of the weights right after them.
 
-    They are next to each other because the speed of memory may change from second to second.
-
-    Attributes
-    ----------
-    tokens : int
-    seconds : float
-        Of all of them.
-    bandwidth : float
-        Bytes per second at which the threads read the weights.
+    They are next to each other because the speed of memory may change from second to second. The
+    seconds are of all tokens, and the bandwidth is in bytes per second.
     """
 
     tokens: int
@@ -42,15 +35,8 @@ class Round(NamedTuple):
 class ProfiledStep(NamedTuple):
     """A step that was profiled.
 
-    Attributes
-    ----------
-    tokens : int
-        How many it had.
-    context : int
-        The tokens of the request up to its end.
-    seconds : float
-        Of the whole call.
-    profile : StepProfile
+    The context is the tokens of the request up to its end, and the seconds are those of the whole
+    call.
     """
 
     tokens: int
@@ -63,13 +49,7 @@ class ProfiledStep(NamedTuple):
 class Samples:
     """What has been measured so far.
 
-    Attributes
-    ----------
-    prompt : list of ProfiledStep
-        The steps of the prompt.
-    rounds : list of Round
-    decode : list of ProfiledStep
-        One more token after each round, by a call of its own.
+    A step of `decode` is one more token after each round, by a call of its own.
     """
 
     prompt: list[ProfiledStep] = field(default_factory=list)
@@ -80,10 +60,7 @@ class Samples:
 def random_prompt(program: Program, prompt_tokens: int, new_tokens: int) -> list[int]:
     """Return a prompt for `measure` of a kernel that runs a program.
 
-    Raises
-    ------
-    ValueError
-        If there are more tokens than the program takes.
+    It is a ValueError if there are more tokens than the program takes.
     """
     count = whole("prompt_tokens", prompt_tokens)
     check_lengths(program, count, _most_tokens(whole("new_tokens", new_tokens)))
@@ -98,30 +75,12 @@ def measure(
     samples: Samples,
     progress: Callable[[int, int], None] = lambda done, size: None,
 ) -> None:
-    """Read a prompt with a kernel, and decode after it.
+    """Read a prompt with a kernel, and decode so many tokens after it in rounds.
 
-    Parameters
-    ----------
-    kernel : PersistentKernel
-        Compiled, and without guesses; its requests are forgotten.
-    prompt : list of int
-        As `random_prompt` returns it.
-    new_tokens : int
-        How many are decoded in rounds.
-    samples : Samples
-        Each measurement is appended at once, so that an interrupt leaves those before it.
-    progress : callable, optional
-        Called with the tokens of rounds that are done, and how many are to be.
-
-    Examples
-    --------
-    >>> import tensor_ops
-    >>> samples = Samples()
-    >>> with tensor_ops.PersistentKernel(backend="python") as kernel:
-    ...     kernel.compile()
-    ...     measure(kernel, random_prompt(kernel.program, 4, 10), 10, samples)
-    >>> [round.tokens for round in samples.rounds], len(samples.decode)
-    ([8, 2], 2)
+    The kernel is compiled, and without guesses; its requests are forgotten. The prompt is as
+    `random_prompt` returns it. Each measurement is appended to the samples at once, so that an
+    interrupt leaves those before it. `progress` is called with the tokens of rounds that are done,
+    and how many are to be.
     """
     _warm_up(kernel, prompt)
     request = kernel.add_request(prompt, max_new_tokens=_most_tokens(new_tokens), ignore_eos=True)

@@ -19,16 +19,9 @@ __all__ = ["DecodeFigures", "KindTime", "Stage", "node_times"]
 class KindTime(NamedTuple):
     """What the nodes of one kind, or of kinds that run together, take of a token.
 
-    Attributes
-    ----------
-    kind : str
-        Such as ``"rms_norm+linear"`` of kinds that run together.
-    nodes : int
-        How many there are; those that run together are one.
-    seconds : float
-        The mean of the threads, without waiting.
-    bytes : float
-        What they read of weights and caches.
+    The kind of the latter is such as ``"rms_norm+linear"``, and those that run together are one
+    node. The seconds are the mean of the threads, without waiting, and the bytes those of weights
+    and caches.
     """
 
     kind: str
@@ -40,17 +33,10 @@ class KindTime(NamedTuple):
 class Stage(NamedTuple):
     """Where the time of a token goes, while a prompt is read or while tokens are decoded.
 
-    Attributes
-    ----------
-    tokens : int
-        How many were measured.
-    tokens_per_second : float
-    kinds : tuple of KindTime
-        The slowest first.
-    parts : mapping of str to float
-        The seconds of a token, divided into ``memory bandwidth``, the time that its bytes take at
-        the measured bandwidth; ``arithmetic``, what the nodes take beyond that; ``waiting for
-        threads``; and ``Python between steps``, what a call takes besides its steps.
+    The slowest kinds come first. The parts are the seconds of a token, divided into ``memory
+    bandwidth``, the time that its bytes take at the measured bandwidth; ``arithmetic``, what the
+    nodes take beyond that; ``waiting for threads``; and ``Python between steps``, what a call takes
+    besides its steps.
     """
 
     tokens: int
@@ -66,18 +52,10 @@ class Stage(NamedTuple):
         bandwidth: float,
         steps_per_call: float = 1,
     ) -> Stage:
-        """Return the stage that profiled steps make up.
+        """Return the stage that profiled steps make up, with the bandwidth in bytes per second.
 
-        Parameters
-        ----------
-        program : Program
-        steps : sequence of ProfiledStep
-        tokens_per_second : float
-        bandwidth : float
-            In bytes per second.
-        steps_per_call : float, optional
-            Among how many steps what Python takes is divided, where those profiled had calls of
-            their own.
+        Those profiled had calls of their own. What Python takes of one is divided among
+        `steps_per_call`.
         """
         tokens = sum(step.tokens for step in steps)
         kinds: dict[str, KindTime] = {}
@@ -128,17 +106,10 @@ class Stage(NamedTuple):
 class DecodeFigures(NamedTuple):
     """The figures of a benchmark.
 
-    Attributes
-    ----------
-    weights, caches : float
-        Bytes that a decoded token reads; of caches, in the middle of the decoded text.
-    bandwidth : float
-        Bytes per second at which the threads read the weights, the median of the rounds.
-    fraction : float
-        How much of the bandwidth decoding reaches, the median of the rounds.
-    threads : float
-        How many took part in a step on average; fewer where other processes take the processors.
-    prompt, decode : Stage
+    The weights and caches are bytes that a decoded token reads, of caches in the middle of the
+    decoded text. The bandwidth is that at which the threads read the weights, in bytes per second,
+    and the fraction what of it decoding reaches: both are the median of the rounds. The threads are
+    those that took part in a step on average, fewer where other processes take the processors.
     """
 
     weights: float

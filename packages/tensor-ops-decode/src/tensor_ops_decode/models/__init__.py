@@ -23,10 +23,8 @@ _MODALITIES = ("vision_config", "audio_config")
 def decoder_of(files: Weights) -> Decoder:
     """Return what the program of a model is made from.
 
-    Raises
-    ------
-    FileFormatError
-        If no family knows its architecture, or what the file says about it cannot be right.
+    It is a FileFormatError if no family knows its architecture, or if what the file says about it
+    cannot be right.
     """
     architecture = files.metadata.get("general.architecture")
     is_gguf = architecture is not None

@@ -29,13 +29,8 @@ _BIASES = {"attention_bias": ("q", "k", "v", "o"), "mlp_bias": ("gate", "up", "d
 def gguf_decoder(files: Weights, settings: Settings, **given: Any) -> Decoder:
     """Return what a GGUF file says of a model.
 
-    Parameters
-    ----------
-    files : Weights
-    settings : Settings
-        The metadata of the architecture, without its name in front.
-    **given
-        The fields of `Decoder` that the family knows better.
+    The settings are the metadata of the architecture, without its name in front. The family gives
+    the fields of `Decoder` that it knows better.
     """
     settings.require("rope.scale_linear", 1.0)
     heads, hidden = settings.size("attention.head_count"), settings.size("embedding_length")
@@ -76,17 +71,9 @@ def hugging_face_decoder(
 ) -> Decoder:
     """Return what config.json says of a model.
 
-    Parameters
-    ----------
-    files : Weights
-    settings : Settings
-        With the defaults of the family.
-    rotates_in_part : bool, optional
-        Whether models of the family may rotate a part of each head.
-    bias_flags : iterable of str, optional
-        What says in models of the family that matrices have biases.
-    **given
-        The fields of `Decoder` that the family knows better.
+    The settings have the defaults of the family, which says whether its models may rotate a part of
+    each head, by which flags their matrices have biases, and the fields of `Decoder` that it knows
+    better.
     """
     if "activation" not in given:
         settings.require("hidden_act", "silu")
@@ -124,11 +111,7 @@ def hugging_face_decoder(
 def layer_windows(settings: Settings, is_windowed: Callable[[int], bool]) -> tuple[int, ...]:
     """Return the window of each layer that config.json describes, 0 for none.
 
-    Parameters
-    ----------
-    settings : Settings
-    is_windowed : callable
-        Whether a layer has the window; not called where the file lists the types of the layers.
+    `is_windowed` says whether a layer has it, where the file does not list the types of the layers.
     """
     windowed = _windowed_layers(settings, is_windowed)
     # What no layer uses may be anything.

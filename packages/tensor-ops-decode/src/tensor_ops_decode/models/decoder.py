@@ -140,19 +140,9 @@ def program_of(
 ) -> Program:
     """Return the program of a model, with the values ``logits`` and ``next``.
 
-    Parameters
-    ----------
-    decoder : Decoder
-    files : Weights
-        Where its tensors are.
-    limits : Limits
-    cache_dtype : {"float32", "float16", "int8"}, optional
-        By default float32 if all matrices are f32, else float16.
-
-    Raises
-    ------
-    FileFormatError
-        If a tensor is missing or has another shape, or a layer has one that would not be used.
+    By default, `cache_dtype` is float32 if all matrices are f32, else float16. It is a
+    FileFormatError if a tensor is missing or has another shape, or a layer has one that would not
+    be used.
     """
     program = _Assembly(decoder, files, limits, cache_dtype).program()
     start = decoder.names["layer"].partition("{")[0]

@@ -75,19 +75,10 @@ def hugging_face_rope(
     base: str = "rope_theta",
     in_part: bool = False,
 ) -> Rope:
-    """Return the rotation that config.json describes.
+    """Return the rotation that config.json describes, which may be that of some layers only.
 
-    Parameters
-    ----------
-    settings : Settings
-        Of the model.
-    rope : Settings
-        Of the rotation, which may be that of some layers only.
-    head_size : int
-    base : str, optional
-        The setting of the model that is read where `rope` has no base.
-    in_part : bool, optional
-        Whether models of the family may rotate a part of each head.
+    `base` is the setting of the model that is read where `rope` has no base. `in_part` says whether
+    models of the family may rotate a part of each head.
     """
     kind = rope.values.get("rope_type", rope.values.get("type", "default"))
     part = 1.0
@@ -121,15 +112,7 @@ def _check_pairs(
 ) -> None:
     """Raise a FileFormatError unless the rotated elements fit in the head as pairs.
 
-    Parameters
-    ----------
-    settings : Settings
-    name : str
-        The key that gives the number of rotated elements.
-    size, head_size : int
-        The number of rotated elements, and of all elements of a head.
-    may_be_odd : bool
-        Whether an odd `size` means one element more, as in transformers.
+    The key `name` gives their number. An odd one may mean one element more, as in transformers.
     """
     most = min(head_size, _MOST_ROTATED)
     if most < 2 or size + size % 2 > most or (size % 2 and not may_be_odd):

@@ -22,14 +22,10 @@ _INPUTS = {
 
 
 def nodes_of(node: Node, *taken: Container[str]) -> list[Node]:
-    """Return the nodes that one stands for; the last has its name and its output.
+    """Return the nodes that one of any kind stands for; the last has its name and its output.
 
-    Parameters
-    ----------
-    node : Node
-        Of any kind. What its slots have too little or too much, those of the nodes have.
-    *taken : container of str
-        The names that values between the nodes must not have.
+    What its slots have too little or too much, those of the nodes have. Values between the nodes
+    have none of the names `taken`.
     """
     if _INPUTS.get(node.kind) != set(node.inputs):
         return [node]

@@ -46,11 +46,8 @@ class NodeArguments:
 def outputs_of(kind: Kind, given: NodeArguments) -> list[InferredValue]:
     """Return the values that a node writes, in the order of its slots.
 
-    Raises
-    ------
-    ProgramError
-        If what is given does not fit together; it names the node, the slot, what was given and what
-        is expected.
+    It is a ProgramError if what is given does not fit together; it names the node, the slot, what
+    was given and what is expected.
     """
     rows = _rows_of(kind, given)
     letters = _letters_of(kind, given)

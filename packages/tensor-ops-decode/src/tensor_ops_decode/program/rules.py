@@ -119,10 +119,8 @@ def given_to(
 ) -> NodeArguments:
     """Return what a node is made of, from what is known of the values before it.
 
-    Raises
-    ------
-    ProgramError
-        If there is no such kind, value or tensor; `before` is what it calls the nodes before.
+    It is a ProgramError if there is no such kind, value or tensor; `before` is what it calls the
+    nodes before.
     """
     if node.kind not in KINDS:
         raise ProgramError(f"{where}: no such kind; the kinds are {', '.join(sorted(KINDS))}")

@@ -13,15 +13,6 @@ def check_alike(facts: Sequence[Facts]) -> None:
 
     A rank differs if most others have something else; where as many have one thing as another, what
     rank 0 has counts.
-
-    Parameters
-    ----------
-    facts : sequence of mapping of str to str
-        Those of each rank.
-
-    Examples
-    --------
-    >>> check_alike([{"backend": "cpp"}, {"backend": "cpp"}])
     """
     for what in dict.fromkeys(name for each in facts for name in each):
         found = [each.get(what, "none") for each in facts]

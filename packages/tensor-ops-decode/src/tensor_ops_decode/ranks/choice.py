@@ -11,34 +11,15 @@ from tensor_ops_decode.ranks.local import LocalRanks
 
 __all__ = ["chosen_ranks"]
 
-_NAMES = ("mpi", "torch", "local")
-
 
 def chosen_ranks(
     communicator: object, world_size: object, mpi_rank: object, model: Hashable
 ) -> Communicator:
     """Return the ranks of a kernel, as its arguments or what started the process say.
 
-    Parameters
-    ----------
-    communicator : object
-        As `PersistentKernel` takes it.
-    world_size, mpi_rank : object
-        None where they are left out.
-    model : hashable
-        By which ranks of one process find each other.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is wrong, or does not agree with the others.
-    RankError
-        If there is no such communicator here.
-
-    Examples
-    --------
-    >>> chosen_ranks("local", None, None, "a model").world_size
-    1
+    The arguments are those of `PersistentKernel`, None where they are left out; ranks of one
+    process find each other by the `model`. A wrong argument is a TypeError or a ValueError, also
+    where it does not agree with the others, and a communicator that is not there a RankError.
     """
     size = None if world_size is None else whole("world_size", world_size)
     rank = None if mpi_rank is None else whole("mpi_rank", mpi_rank, 0)
@@ -92,9 +73,11 @@ def _of_processes(communicator: Any, started: Launch | None) -> Communicator:
         from tensor_ops_decode.ranks.torch_distributed import torch_ranks
 
         return torch_ranks(None if name else communicator)
-    expected = f"{', '.join(map(repr, _NAMES))}, a communicator of mpi4py or a torch group"
     kind = TypeError if name is None else ValueError
-    raise kind(f"communicator must be one of {expected}, got {communicator!r:.80}")
+    raise kind(
+        "communicator must be one of 'mpi', 'torch', 'local', a communicator of mpi4py or a torch "
+        f"group, got {communicator!r:.80}"
+    )
 
 
 def _is_of(module: str, name: str, value: object) -> bool:

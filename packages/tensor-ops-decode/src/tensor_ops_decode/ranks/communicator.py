@@ -16,18 +16,10 @@ Facts = Mapping[str, str]
 
 
 class Communicator(RankGroup):
-    """One rank of a kernel's.
+    """One rank of a kernel's. All ranks call the same methods in the same order.
 
-    All ranks call the same methods in the same order.
-
-    Attributes
-    ----------
-    name : str
-        What carries the messages, in words.
-    num_here : int
-        How many of the ranks are on this machine.
-    num_sharing : int
-        How many of these, with this one, may run on the same processors.
+    The `name` says in words what carries the messages. Of the ranks, `num_here` are on this
+    machine, and `num_sharing` of these, with this one, may run on the same processors.
     """
 
     name: str
@@ -38,49 +30,25 @@ class Communicator(RankGroup):
     def least_of(self, plan: Callable[[int], tuple[int, ...]]) -> tuple[int, ...]:
         """Return the least numbers that any rank has planned with.
 
-        Parameters
-        ----------
-        plan : callable
-            Takes a rank, and returns its numbers. It may fail on one rank alone.
-
-        Raises
-        ------
-        RankError
-            If it has failed on another rank.
+        `plan` takes a rank and returns its numbers. It may fail on one rank alone, which is a
+        RankError on the others.
         """
 
     @abstractmethod
     def compiled(self, facts: Callable[[], Facts], compile_program: Callable[[], Any]) -> Any:
         """Return an executable whose steps all ranks run together.
 
-        Parameters
-        ----------
-        facts : callable
-            Returns what must be the same on all ranks.
-        compile_program : callable
-            Returns the executable of this rank. Both may fail on one rank alone.
-
-        Raises
-        ------
-        RankError
-            If the facts of a rank are others, or it has failed there.
+        `facts` returns what must be the same on all ranks, and `compile_program` the executable of
+        this one. Either may fail on one rank alone. That is a RankError on the others, and so are
+        facts that differ.
         """
 
     @abstractmethod
     def least(self, number: int, step: Callable[[], str] = str) -> int:
         """Return the least of what the ranks give, who must be about to run the same step.
 
-        Parameters
-        ----------
-        number : int
-            At most 2**53.
-        step : callable, optional
-            Returns what the step is.
-
-        Raises
-        ------
-        RankError
-            If a rank is about to run another step.
+        No number is above 2**53. `step` returns what the step is: it is a RankError if that of a
+        rank is another one.
         """
 
     def told(self, text: str | None) -> str | None:
@@ -124,12 +92,7 @@ ONE_RANK = OneRank()
 
 
 class PlannedRank(RankGroup):
-    """A rank whose memory is planned, and which runs no steps.
-
-    Parameters
-    ----------
-    rank, world_size : int
-    """
+    """A rank whose memory is planned, and which runs no steps."""
 
     def __init__(self, rank: int, world_size: int) -> None:
         self.rank, self.world_size = rank, world_size

@@ -46,14 +46,7 @@ class Faults:
     """Ends all ranks when this process ends by an error, and tells once on a machine why.
 
     MPI alone does not: a process whose program has raised an error waits in the end of MPI for the
-    others, and these wait for it.
-
-    Parameters
-    ----------
-    ranks : Ranks
-        Those that have met.
-    abort : callable
-        Ends all processes.
+    others, and these wait for it. `abort` ends all processes, once the ranks have met.
     """
 
     def __init__(self, ranks: Ranks, abort: Callable[[], None]) -> None:

@@ -20,17 +20,9 @@ _LAUNCHERS = (
 
 
 class Launch(NamedTuple):
-    """What has started this process.
+    """What has started this process: the launcher in words, and what its ranks exchange values by.
 
-    Attributes
-    ----------
-    launcher : str
-        In words.
-    communicator : {"mpi", "torch"}
-        What its ranks exchange values by.
-    rank : int
-    world_size : int or None
-        None where it does not say.
+    The size of the world is None where it does not say.
     """
 
     launcher: str

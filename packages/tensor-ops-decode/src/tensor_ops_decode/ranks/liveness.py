@@ -19,16 +19,9 @@ _STOPPED = ("T", "t")
 class Process(NamedTuple):
     """The process of a rank.
 
-    Attributes
-    ----------
-    machine : str
-        What processes have alike that see each other: the machine, and its namespace of processes.
-    number : int
-    start : str
-        When it was started, so that another process with its number is told from it; empty where
-        the system does not say.
-    processors : tuple of int
-        Those that it may run on; none where the system does not say.
+    Processes of one `machine` see each other: its name has the namespace of processes too. The
+    `start` tells a process from a later one with its number. Where the system does not say, it is
+    empty, and so are the `processors` that the process may run on.
     """
 
     machine: str

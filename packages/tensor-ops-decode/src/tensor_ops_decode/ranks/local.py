@@ -27,14 +27,8 @@ _MOST_AHEAD = 4096
 class _Result(NamedTuple):
     """What a rank has computed in a call of another one.
 
-    Attributes
-    ----------
-    call : tuple
-        The method with its arguments, and what the step was.
-    value : object
-        What it has returned, or the error that it has raised.
-    outputs : mapping of str to ndarray
-        The rows that it has written.
+    The call is the method with its arguments, and what the step was. The value is what it has
+    returned, or the error that it has raised, and the outputs are the rows that it has written.
     """
 
     call: tuple[Hashable, ...]
@@ -46,29 +40,9 @@ class LocalRanks(Communicator):
     """A rank whose others are kernels of the same process.
 
     The kernel that is called first steps all ranks, and the next call of each other one returns
-    what its rank has computed. It may be ahead of them by many calls.
-
-    Parameters
-    ----------
-    rank, world_size : int
-    model : hashable
-        What the kernel runs. The ranks of a model find each other by it, in the order in which they
-        are compiled.
-
-    Attributes
-    ----------
-    facts : mapping of str to str or None
-    executable : executable or None
-        None before it is compiled.
-    results : deque
-        Of calls that other ranks were the first to make.
-
-    Examples
-    --------
-    >>> from tensor_ops_decode.ranks.local import LocalRanks
-    >>> first, second = LocalRanks(0, 2, "a model"), LocalRanks(1, 2, "a model")
-    >>> first.name, first.num_here
-    ('local', 2)
+    what its rank has computed, which is one of its `results` until then. It may be ahead of them by
+    many calls. The ranks of a `model` find each other by it, in the order in which they are
+    compiled.
     """
 
     name = "local"
@@ -170,10 +144,7 @@ class LocalRanks(Communicator):
 class _LocalExecutable:
     """A rank's executable, whose steps are those of all ranks.
 
-    Attributes
-    ----------
-    arrays : dict of str to ndarray
-        The rank's own, in which nothing changes when another rank is ahead.
+    In its `arrays` nothing changes when another rank is ahead.
     """
 
     def __init__(self, ranks: LocalRanks, team: Team) -> None:

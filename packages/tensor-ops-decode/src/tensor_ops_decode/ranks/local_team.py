@@ -36,15 +36,8 @@ _M = TypeVar("_M", bound=Member)
 class Team:
     """The ranks of one model in this process; it holds none of them.
 
-    Attributes
-    ----------
-    world_size : int
-    model : hashable
-        By which they find each other.
-    lock : RLock
-        Held by the one that steps all.
-    rendezvous : Rendezvous
-        Of the step that runs.
+    They find each other by the `model`. The `lock` is held by the one that steps all, and the
+    `rendezvous` is that of the step that runs.
     """
 
     def __init__(self, world_size: int, model: Hashable) -> None:
@@ -112,10 +105,7 @@ class Team:
     def at_once(self, function: Callable[[Any], Any], caller: Member) -> list[Any]:
         """Call a function for all ranks at the same time, for the caller in this thread.
 
-        Returns
-        -------
-        list
-            What it has returned for each rank, or the error that it has raised.
+        Returns what it has returned for each rank, or the error that it has raised.
         """
         if self._has_stopped:
             raise RankError(

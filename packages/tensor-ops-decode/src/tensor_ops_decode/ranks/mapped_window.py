@@ -24,18 +24,8 @@ def mapped_window(
 ) -> Array | None:
     """Return memory that all ranks share, filled with zeros; None where one cannot map it.
 
-    Parameters
-    ----------
-    num_bytes, rank : int
-    gathered : callable
-        Returns the bytes that all ranks give.
-    folder : Path, optional
-        Where rank 0 makes the file, if there is such a folder.
-
-    Returns
-    -------
-    ndarray of uint8, shape (num_bytes,), or None
-        It begins at a page of memory.
+    It begins at a page of memory. `gathered` returns the bytes that all ranks give, and rank 0
+    makes the file in the `folder`, if there is such a folder.
     """
     path, mapped = "", None
     if rank == 0 and os.name == "posix":  # elsewhere a file that is mapped cannot be removed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any
 
@@ -23,12 +24,8 @@ _ALIGNMENT = 64
 def mpi_ranks(communicator: Any, started: Launch | None) -> MpiRanks:
     """Return the ranks of a communicator of mpi4py, by default of all processes.
 
-    MPI is started if it is not yet.
-
-    Raises
-    ------
-    RankError
-        If there is no MPI here, or it is another one than that of ``mpiexec``.
+    MPI is started if it is not yet. It is a RankError if there is no MPI here, or it is another one
+    than that of ``mpiexec``.
     """
     mpi = _mpi()
     if communicator is None:
@@ -44,15 +41,7 @@ def mpi_ranks(communicator: Any, started: Launch | None) -> MpiRanks:
 
 
 class MpiRanks(ProcessRanks):
-    """A rank of a communicator of MPI.
-
-    Parameters
-    ----------
-    mpi : module
-        ``mpi4py.MPI``.
-    communicator : mpi4py.MPI.Intracomm
-        Nobody else uses it.
-    """
+    """A rank of a communicator of MPI, which nobody else uses; `mpi` is ``mpi4py.MPI``."""
 
     name = "MPI"
 
@@ -79,8 +68,7 @@ class MpiRanks(ProcessRanks):
             return
         try:
             request = self._communicator.Iallgather(send, receive)
-            others = [rank for rank in range(self.world_size) if rank != self.rank]
-            self.wait(lambda: () if request.Test() else others)
+            self.wait(lambda: () if request.Test() else self.others)
         except self._mpi.Exception as error:
             raise RankError(f"MPI has failed: {error}") from error
 
@@ -145,8 +133,7 @@ def _mpi() -> Any:
 
 def _check_launcher(mpi: Any, started: Launch | None) -> None:
     """Raise a RankError if another implementation of MPI has started the processes."""
-    found: int = mpi.COMM_WORLD.size
-    if started is None or started.communicator != "mpi" or found > 1:
+    if started is None or started.communicator != "mpi" or mpi.COMM_WORLD.size > 1:
         return
     if started.world_size is not None and started.world_size > 1:
         library = mpi.Get_library_version().splitlines()[0].strip("\0 ")
@@ -156,11 +143,8 @@ def _check_launcher(mpi: Any, started: Launch | None) -> None:
         )
 
 
+@functools.cache
 def _key_of(mpi: Any) -> int:
     """Return the key under which a communicator keeps its ranks, so that kernels share them."""
-    if not _keys:
-        _keys.append(mpi.Comm.Create_keyval(nopython=False))
-    return _keys[0]
-
-
-_keys: list[int] = []
+    key: int = mpi.Comm.Create_keyval(nopython=False)
+    return key

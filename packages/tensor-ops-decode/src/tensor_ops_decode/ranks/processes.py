@@ -39,14 +39,8 @@ class _NotAllCameError(RankError):
 class ProcessRanks(Communicator):
     """A rank among several processes.
 
+    The `processes` are those of all ranks, by their numbers, and `faults` is what ends all of them.
     A subclass has `exchange` and `_shared_memory`, and calls `meet` once `exchange` works.
-
-    Attributes
-    ----------
-    processes : list of Process
-        Those of all ranks, by their number.
-    faults : Faults or None
-        What ends all of them.
     """
 
     processes: list[Process]
@@ -54,6 +48,7 @@ class ProcessRanks(Communicator):
 
     def __init__(self, rank: int, world_size: int) -> None:
         self.rank, self.world_size, self.num_here, self.num_sharing = rank, world_size, 1, 1
+        self.others = [other for other in range(world_size) if other != rank]
         self.processes = []
         self._deadline = deadline_seconds()
         self._waits_for_ever = False
@@ -144,12 +139,18 @@ class ProcessRanks(Communicator):
 
     def while_waiting(self, seconds: float, ranks: tuple[int, ...]) -> None:
         """Raise an error if a rank has ended, or the deadline is over."""
+        if ended := self.ended(ranks):
+            raise ended
+        if seconds > self._deadline and not self._waits_for_ever:
+            raise self.given_up(ranks)
+
+    def ended(self, ranks: Sequence[int]) -> RankError | None:
+        """Return the error that one of some other ranks has ended, if one has."""
         for rank in ranks:
             process = self.processes[rank] if self.processes else None
             if rank != self.rank and process is not None and process.has_ended:
-                raise RankError(f"rank {rank}, the process {process.number}, has ended", rank)
-        if seconds > self._deadline and not self._waits_for_ever:
-            raise self.given_up(ranks)
+                return RankError(f"rank {rank}, the process {process.number}, has ended", rank)
+        return None
 
     def wait(self, missing: Callable[[], Sequence[int]]) -> None:
         """Wait until no ranks are missing."""

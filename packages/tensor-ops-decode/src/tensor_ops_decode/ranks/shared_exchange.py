@@ -22,16 +22,9 @@ class SharedExchange:
     """Memory in which every rank has a place for its next part of a vector.
 
     A rank writes a part, then its number; the others read it once they see the number. There are
-    two places, since a rank is at most one part ahead of another one: it has seen the number of
-    all others before it goes on.
-
-    Parameters
-    ----------
-    memory : ndarray of uint8
-        Zeros, of the size that `num_bytes` says.
-    rank, world_size : int
-    synchronize : callable
-        Orders what was read and written before it and after it.
+    two places, since a rank is at most one part ahead of another one: it has seen the number of all
+    others before it goes on. The memory is zeros, as many as `num_bytes` says, and `synchronize`
+    orders what was read and written before it and after it.
     """
 
     def __init__(

@@ -23,36 +23,23 @@ _SECONDS_TO_END = 3.0
 def torch_ranks(group: Any) -> TorchRanks:
     """Return the ranks of a group of ``torch.distributed``, by default of all processes.
 
-    The default group is made if there is none, with gloo.
-
-    Raises
-    ------
-    RankError
-        If there is no PyTorch with ``torch.distributed`` here, or nothing has started the process
-        as one of several ranks.
+    The default group is made if there is none, with gloo. It is a RankError if there is no PyTorch
+    with ``torch.distributed`` here, or nothing has started the process as one of several ranks.
     """
     distributed = _distributed()
     if group is None:
         if not distributed.is_initialized():
             _start(distributed)
         group = distributed.group.WORLD
-    for known, ranks in _known:
-        if known is group:
-            return ranks
-    ranks = TorchRanks(distributed, group)
-    _known.append((group, ranks))
-    return ranks
+    if group not in _known:
+        _known[group] = TorchRanks(distributed, group)
+    return _known[group]
 
 
 class TorchRanks(ProcessRanks):
-    """A rank of a group of ``torch.distributed``.
+    """A rank of a group of ``torch.distributed``, which is the module `distributed`.
 
-    Parameters
-    ----------
-    distributed : module
-        ``torch.distributed``.
-    group : torch.distributed.ProcessGroup
-        Its tensors are exchanged on the host if it has gloo, else on the current device of CUDA.
+    Tensors are exchanged on the host if the group has gloo, else on the current device of CUDA.
     """
 
     name = "torch.distributed"
@@ -75,8 +62,7 @@ class TorchRanks(ProcessRanks):
         taken = torch.from_numpy(receive).to(self._device)
         try:
             work = self._all_gather(taken.view(-1), given, group=self._group, async_op=True)
-            others = [rank for rank in range(self.world_size) if rank != self.rank]
-            self.wait(lambda: () if work.is_completed() else others)
+            self.wait(lambda: () if work.is_completed() else self.others)
             work.wait()  # which raises what has gone wrong
         except RuntimeError as error:
             if isinstance(error, RankError):
@@ -92,12 +78,10 @@ class TorchRanks(ProcessRanks):
         """Return what it means that an exchange has failed."""
         end = time.monotonic() + _SECONDS_TO_END
         while time.monotonic() < end:
-            for rank, process in enumerate(self.processes):
-                if rank != self.rank and process.has_ended:
-                    return RankError(f"rank {rank}, the process {process.number}, has ended", rank)
+            if ended := self.ended(self.others):
+                return ended
             time.sleep(0.01)
-        others = [rank for rank in range(self.world_size) if rank != self.rank]
-        stopped = [rank for rank in others if self.processes[rank].is_stopped]
+        stopped = [rank for rank in self.others if self.processes[rank].is_stopped]
         if stopped:  # for longer than the group waits
             return self.given_up(stopped)
         return RankError(f"torch.distributed has failed: {error}")
@@ -132,4 +116,4 @@ def _start(distributed: Any) -> None:
         ) from error
 
 
-_known: list[tuple[Any, TorchRanks]] = []
+_known: dict[Any, TorchRanks] = {}

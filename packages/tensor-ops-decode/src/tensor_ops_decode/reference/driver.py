@@ -44,27 +44,11 @@ def compile_program(
     progress: Callable[[int, int], None] | None = None,
     ranks: RankGroup | None = None,
 ) -> ReferenceExecutable:
-    """Return a program ready to run, its weights converted to floating point.
+    """Return a program in JSON ready to run, its weights converted to floating point.
 
-    Parameters
-    ----------
-    program : str
-        JSON.
-    tensors : mapping of str to ndarray
-        By name, as they are in the file.
-    num_workers : int, optional
-        Of no effect: NumPy has its own threads.
-    options : mapping, optional
-        ``dtype``: ``"float32"`` or ``"float64"``.
-    progress : callable, optional
-        Called with the bytes of weights that are done, and of all.
-    ranks : RankGroup, optional
-        The ranks that run the shards of the program together; without it, there is one.
-
-    Raises
-    ------
-    ProgramError
-        If the program is not the shard of its rank.
+    `num_workers` has no effect, as NumPy has its own threads. The option ``dtype`` is ``"float32"``
+    or ``"float64"``. `progress` is called with the bytes of weights that are done, and of all. With
+    `ranks`, it is a ProgramError if the program is not the shard of its rank.
     """
     parsed = _parsed(program)
     check_ranks(parsed, *((0, 1) if ranks is None else (ranks.rank, ranks.world_size)))
@@ -78,15 +62,7 @@ def program_memory(
     options: Mapping[str, object] | None = None,
     ranks: RankGroup | None = None,
 ) -> dict[str, int]:
-    """Return the bytes of what an executable of a program takes, without making one.
-
-    Parameters
-    ----------
-    program : str
-        JSON.
-    num_workers, options, ranks
-        As `compile_program` takes them.
-    """
+    """Return the bytes of what an executable of a program takes, without making one."""
     return memory_of(_parsed(program), np.dtype(_checked_options(options)["dtype"]))
 
 
@@ -94,15 +70,6 @@ class ReferenceExecutable:
     """A compiled program of the backend ``python``.
 
     Its methods are those of the contract for executors in ``docs/guides/decode_programs.md``.
-
-    Attributes
-    ----------
-    arrays : dict of str to ndarray
-        What a step reads and writes.
-    options : dict
-    memory : dict of str to int
-        Bytes by what takes them.
-    num_workers : int
     """
 
     num_workers = 1

@@ -30,13 +30,7 @@ Note = Callable[[int, int, Array], None]
 
 
 class ReferenceExecutor:
-    """Takes the steps that are in its arrays, which have been checked.
-
-    Attributes
-    ----------
-    arrays : dict of str to ndarray
-        What a step reads and writes.
-    """
+    """Takes the steps that are in its arrays, which have been checked."""
 
     def __init__(
         self,

@@ -40,23 +40,8 @@ class PageTable:
     """The pages of the requests, allotted as their sequences grow.
 
     An interrupt may come between any two lines here. So the pages of a slot change in one
-    assignment, and which pages are free is not kept but found out.
-
-    Parameters
-    ----------
-    table : ndarray of int32, shape (slots, pages of the longest sequence)
-        The executable's own, kept up to date.
-    num_pages : int
-    page_size : int
-        In tokens.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> pages = PageTable(np.zeros((2, 4), np.int32), num_pages=6, page_size=16)
-    >>> pages.hold({0: 20, 1: 1})
-    >>> pages.num_free
-    3
+    assignment, and which pages are free is not kept but found out. The `table` is the executable's
+    own, kept up to date: a row for each slot.
     """
 
     def __init__(self, table: Array, num_pages: int, page_size: int) -> None:
@@ -139,10 +124,7 @@ class PageTable:
     def share(self, slot: int, tokens: Sequence[int]) -> int:
         """Give a slot the full pages that are known to hold what follows in its tokens.
 
-        Returns
-        -------
-        int
-            How many tokens its full pages hold.
+        Returns how many tokens its full pages hold.
         """
         pages = self._pages_of(slot)
         if pages.num_pages > len(pages.full):  # it fills a page of its own

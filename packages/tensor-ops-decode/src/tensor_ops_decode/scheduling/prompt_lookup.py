@@ -9,19 +9,7 @@ __all__ = ["PromptLookup", "accepted"]
 class PromptLookup:
     """What has followed the last few tokens of a growing sequence where they stood before.
 
-    Parameters
-    ----------
-    length : int, optional
-        How many tokens must be the same.
-
-    Examples
-    --------
-    >>> PromptLookup(length=2).propose([1, 2, 3, 4, 1, 2], 3)
-    [3, 4, 1]
-
-    Notes
-    -----
-    Source: Saxena, "Prompt lookup decoding", 2023.
+    So many as `length` must be the same. Source: Saxena, "Prompt lookup decoding", 2023.
     """
 
     def __init__(self, length: int = 3) -> None:

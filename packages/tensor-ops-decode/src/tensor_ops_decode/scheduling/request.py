@@ -205,11 +205,8 @@ def checked_request(
 ) -> tuple[list[int], Sampling]:
     """Return a prompt as a list and how tokens are chosen, if a program takes both.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If the prompt is empty, too long, or not made of the program's tokens, or if a number is out
-        of its range.
+    It is a TypeError or a ValueError if the prompt is empty, too long, or not made of the program's
+    tokens, or if a number is out of its range.
     """
     known = [field.name for field in fields(Sampling)]
     check_known("add_request", sampling, [*_ARGUMENTS, *known])
@@ -234,13 +231,7 @@ def checked_request(
 
 
 def checked_tokens(program: Program, tokens: object, what: str) -> list[int]:
-    """Return tokens as a list, if there are some and a program takes them; `what` is their name.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Otherwise.
-    """
+    """Return tokens as a list, if there are some and a program takes them; `what` is their name."""
     end = vocabulary(program)
     given = np.asarray(tokens)
     if given.dtype.kind in "Of" and isinstance(tokens, Sequence):  # as are integers of many bits

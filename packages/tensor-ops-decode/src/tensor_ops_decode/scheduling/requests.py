@@ -25,15 +25,9 @@ __all__ = ["Requests", "last_of_each"]
 class _Step(NamedTuple):
     """A step that is in the arrays of the executable, and how often it may run in a row.
 
-    Attributes
-    ----------
-    plan : list of StepPart
-    counts : tuple of int
-        How many tokens it has, and how many of them are selected.
-    rows : mapping of int to range
-        The rows of the outputs that requests have, by request.
-    num_steps : int
-        For so many steps, which differ by the chosen tokens alone, there are time and room.
+    The counts are of its tokens, and of those that are selected. The rows of the outputs are those
+    that requests have. There are time and room for `num_steps`, which differ by the chosen tokens
+    alone.
     """
 
     plan: list[StepPart]
@@ -45,20 +39,9 @@ class _Step(NamedTuple):
 class Requests:
     """The requests of an executable: their slots in it, their pages, and its steps.
 
-    Parameters
-    ----------
-    program : Program
-    executable : executable
-        What a backend has made of it.
-    logits, tokens : str
-        The values that hold the logits of a step, and the tokens that it chose.
-    ranks : Communicator, optional
-        Those that have the same requests, and run the same steps.
-
-    Attributes
-    ----------
-    were_added : bool
-        Whether there has been one, since the last `clear`.
+    The values `logits` and `tokens` hold the logits of a step, and the tokens that it chose. The
+    ranks have the same requests, and run the same steps. `were_added` says whether there has been a
+    request since the last `clear`.
     """
 
     def __init__(

@@ -59,18 +59,8 @@ class StepTimes:
     def steps_within(self, num_requests: int, seconds: float, most: int) -> int:
         """Return how many steps end within the time if they take as long as the last ones.
 
-        Parameters
-        ----------
-        num_requests : int
-            A step of fewer requests takes no longer than one of more. Where none has been noted of
-            as many, one step shows how long it takes.
-        seconds : float
-        most : int
-
-        Returns
-        -------
-        int
-            From 1 to `most`.
+        It is from 1 to `most`. A step of fewer requests takes no longer than one of more. Where
+        none has been noted of as many, one step shows how long it takes.
         """
         noted = min((each for each in self._seconds if each >= num_requests), default=None)
         if noted is None:

@@ -21,16 +21,11 @@ __all__ = ["DivisiblePart", "divisible_parts"]
 
 @dataclass(frozen=True)
 class DivisiblePart:
-    """Nodes one after another, of which each rank does a share.
+    """Nodes one after another, of which each rank does a share, and how ranks divide them.
 
-    Attributes
-    ----------
-    nodes : tuple of Node
-        The first one is a product, whose rows are divided, and the last one, unless the part is
-        logits, another, whose columns are divided and whose results are added. Those between work
-        on the columns that a rank has.
-    division : Division
-        How ranks divide rows and columns.
+    The first one is a product, whose rows are divided, and the last one, unless the part is logits,
+    another, whose columns are divided and whose results are added. Those between work on the
+    columns that a rank has.
     """
 
     nodes: tuple[Node, ...]

@@ -13,13 +13,7 @@ __all__ = ["Division", "GatedColumns", "Heads", "Logits"]
 
 
 class Division(ABC):
-    """How ranks divide the rows of one product and the columns of another.
-
-    Attributes
-    ----------
-    most : int
-        The largest number of ranks.
-    """
+    """How at most so many ranks divide the rows of one product and the columns of another."""
 
     @property
     @abstractmethod
@@ -38,14 +32,9 @@ class Division(ABC):
 class Heads(Division):
     """Heads of queries in groups, one group for each head of keys and values.
 
-    A rank has whole groups, or with more ranks than groups some heads of one group.
-
-    Attributes
-    ----------
-    num_heads, num_kv_heads, head_size : int
-    block : int
-        Heads are divided where their columns are a multiple of it: the block of the stored matrix
-        whose columns they are.
+    A rank has whole groups, or with more ranks than groups some heads of one group. Heads are
+    divided where their columns are a multiple of the `block` of the stored matrix whose columns
+    they are.
     """
 
     num_heads: int

@@ -11,14 +11,7 @@ __all__ = ["TensorParts"]
 
 
 class TensorParts:
-    """Declares the tensors of a program that a shard of it uses, or parts of them.
-
-    Parameters
-    ----------
-    program : Program
-    builder : Builder
-        Where they are declared.
-    """
+    """Declares to a builder the tensors of a program that a shard of it uses, or parts of them."""
 
     def __init__(self, program: Parts, builder: Builder) -> None:
         self._tensors, self._builder = program.tensors, builder
@@ -30,11 +23,7 @@ class TensorParts:
     def rows(self, names: Sequence[str], wanted: Iterable[range]) -> list[str]:
         """Declare some rows of matrices that are one below the other; of vectors their elements.
 
-        Parameters
-        ----------
-        names : sequence of str
-        wanted : iterable of range
-            In the order in which they are to be one below the other.
+        The ranges are in the order in which they are to be one below the other.
         """
         parts = []
         for each in wanted:

@@ -25,20 +25,9 @@ _FLAGS = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
 def add_tokens(tokenizer: tokenizers.Tokenizer, folder: Path, names: Mapping[str, str]) -> None:
     """Let a tokenizer find the tokens that the files of its folder add, with the flags given there.
 
-    Parameters
-    ----------
-    tokenizer : tokenizers.Tokenizer
-        That of tokenizer.json, which is changed.
-    folder : Path
-    names : mapping of str to str
-        The special tokens by the names that chat templates see, such as ``bos_token``.
-
-    Raises
-    ------
-    FileFormatError
-        If a file cannot be read.
-    ValueError
-        If it describes a token neither by its text nor by an object with its text and its flags.
+    `tokenizer` is that of tokenizer.json, which is changed, and `names` has the special tokens by
+    the names that chat templates see, such as ``bos_token``. An error is raised if a file cannot be
+    read, or describes a token neither by its text nor by an object with its text and its flags.
     """
     config = read_json_if_there(folder / "tokenizer_config.json")
     has_decoder = "added_tokens_decoder" in config

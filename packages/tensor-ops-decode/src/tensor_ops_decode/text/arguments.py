@@ -50,15 +50,7 @@ def texts_in(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def checked_stops(stop: Any) -> tuple[str, ...]:
-    """Return the stop strings of an answer.
-
-    Raises
-    ------
-    TypeError
-        If they are not strings.
-    ValueError
-        If one is empty or has a lone surrogate.
-    """
+    """Return the stop strings of an answer: none is empty or has a lone surrogate."""
     expected = f"stop must be a string or a sequence of strings, got {stop!r:.80}"
     if isinstance(stop, (bytes, Mapping)) or not isinstance(stop, Iterable):
         raise TypeError(expected)
@@ -81,15 +73,7 @@ def listed_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
 
 
 def checked_prompt(name: str, prompt: Any) -> str | list[int]:
-    """Return a prompt, its token ids as a list.
-
-    Raises
-    ------
-    TypeError
-        If it is neither a text nor a sequence of token ids.
-    ValueError
-        If it is a text with a lone surrogate; the error says the `name`.
-    """
+    """Return a prompt, its token ids as a list; errors of a text call it by the `name`."""
     if isinstance(prompt, str):
         _check_text(name, prompt)
         return prompt

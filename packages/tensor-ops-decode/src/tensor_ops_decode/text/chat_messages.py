@@ -25,12 +25,7 @@ def json_values(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a template is to see, as new JSON values.
 
     Mappings, dataclasses, and objects with a method ``model_dump`` (those of OpenAI's library)
-    become objects, scalars of NumPy numbers.
-
-    Raises
-    ------
-    TypeError
-        If something else is no JSON value.
+    become objects, scalars of NumPy numbers. Anything else that is no JSON value is a TypeError.
     """
     try:
         values: dict[str, Any] = json.loads(json.dumps(given, default=_as_json))

@@ -70,29 +70,13 @@ class ChatTemplate:
     ) -> str:
         """Return the text of a chat, for `Tokenizer.encode` with special tokens parsed, none added.
 
-        Parameters
-        ----------
-        messages : sequence of mapping
-            Each has a ``role`` and ``content``; the template decides what else. A key whose value
-            is None counts as missing.
-        add_generation_prompt : bool, optional
-            Whether the text ends where the model's answer begins; by default it does, unless the
-            final message is continued.
-        continue_final_message : bool or str, default False
-            Whether the text ends with what the final message says, or has under this key.
-        tools, documents : sequence of mapping, optional
-            For templates that take them; tools as JSON schemas.
-        **variables
-            What else the template is to see; JSON values, as all that it is given.
+        The messages and what else the template is to see are as of `Model.chat_prompt`, with tools
+        as JSON schemas. By default the text ends where the model's answer begins, unless it ends
+        with what the final message says, or has under the key `continue_final_message`.
 
-        Raises
-        ------
-        ChatTemplateError
-            If the template raises, or does what it may not.
-        ValueError
-            If the final message has no text to continue.
-        TypeError
-            If a message or variable is no JSON value.
+        It is a ChatTemplateError if the template raises, or does what it may not; a ValueError if
+        the final message has no text to continue; and a TypeError if a message or variable is no
+        JSON value.
         """
         if add_generation_prompt is None:
             add_generation_prompt = not continue_final_message

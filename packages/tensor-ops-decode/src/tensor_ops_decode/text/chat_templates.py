@@ -21,16 +21,10 @@ _GGUF_KEY = "tokenizer.chat_template"
 
 
 class ChatTemplates:
-    """The chat templates of a model.
+    """The chat templates of a model, the `sources`, by name; one that has no name is ``"default"``.
 
-    Parameters
-    ----------
-    path : str
-        The model, for errors.
-    sources : mapping
-        The templates by name. One that has no name is ``"default"``.
-    variables : mapping
-        What every rendering sees, such as ``bos_token``.
+    The `path` is the model's, for errors, and the `variables` are what every rendering sees, such
+    as ``bos_token``.
     """
 
     def __init__(self, path: str, sources: Mapping[str, str], variables: Mapping[str, str]) -> None:
@@ -41,22 +35,9 @@ class ChatTemplates:
     def chosen(self, name: str | None = None, *, has_tools: bool = False) -> ChatTemplate:
         """Return a template, compiled.
 
-        Parameters
-        ----------
-        name : str, optional
-            Of the template; or a template itself, in Jinja. By default it is ``"tool_use"`` if
-            there are tools and the model has it, or else ``"default"``.
-        has_tools : bool, default False
-            Whether the template is to see tools.
-
-        Raises
-        ------
-        ChatTemplateError
-            If it is not a template.
-        ValueError
-            If there is none of this name, or no name is given and the model has no default.
-        TypeError
-            If the name is no text.
+        The name may also be a template itself, in Jinja. By default it is ``"tool_use"`` if the
+        template is to see tools and the model has it, or else ``"default"``. It is a ValueError if
+        there is none of this name, or no default, and a ChatTemplateError if it is not a template.
         """
         if not isinstance(name, (str, type(None))):
             raise TypeError(
@@ -83,14 +64,9 @@ class ChatTemplates:
 
 
 def open_chat_templates(weights: Weights, tokenizer: Tokenizer) -> ChatTemplates:
-    """Return the chat templates of a model.
+    """Return the chat templates of a model; a FileFormatError says which of them is not a text.
 
     The tokenizer is what `open_tokenizer` returned for the same weights.
-
-    Raises
-    ------
-    FileFormatError
-        If one is not a text.
     """
     if isinstance(weights, GgufFile):
         sources = _of_gguf(weights)

@@ -40,18 +40,7 @@ def encode_chat(
     continue_final_message: bool | str = False,
     parse_special_tokens: bool = False,
 ) -> list[int]:
-    """Return the tokens of a chat, as `Model.chat_prompt` says.
-
-    Raises
-    ------
-    ChatTemplateError
-        If the template fails, or if its special tokens cannot be told from what it was given.
-    ValueError
-        If there is no message, the final one has nothing to continue, or a text has a lone
-        surrogate.
-    TypeError
-        If a message is no mapping, or a message or variable no JSON value.
-    """
+    """Return the tokens of a chat, and raise errors, as `Model.chat_prompt` says."""
     given = json_values({**variables, "messages": listed(messages)})
     check_texts(given)
     check_messages(given["messages"])

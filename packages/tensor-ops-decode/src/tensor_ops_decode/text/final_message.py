@@ -16,19 +16,9 @@ class FinalMessage:
     A mark is put behind what it says: digits that nobody can guess, and a space, which tells
     whether the template keeps spaces there.
 
-    Parameters
-    ----------
-    messages : sequence of dict
-        JSON values, which the mark is put into.
-    field : str
-        The key of what is continued.
-    source : str
-        The template.
-
-    Raises
-    ------
-    ValueError
-        If the message has nothing there to continue, or the template does not know the key.
+    The mark goes into `messages`, which are JSON values, behind what the last one has under the key
+    `field`. It is a ValueError if that is no text, or if the template's `source` does not know the
+    key.
     """
 
     def __init__(self, messages: Sequence[dict[str, Any]], field: str, source: str) -> None:
@@ -54,10 +44,7 @@ class FinalMessage:
     def cut(self, rendered: str) -> str:
         """Return a rendering up to where it has last written what the final message says.
 
-        Raises
-        ------
-        ValueError
-            If the template does not write it as it is.
+        It is a ValueError if the template does not write that as it is.
         """
         parts = rendered.split(self._mark)
         if len(parts) == 1 or self._said.strip() not in rendered:

@@ -15,7 +15,7 @@ from tensor_ops_decode.text.tokenizer import Tokenizer
 from tensor_ops_decode.weights.gguf import GgufFile
 from tensor_ops_decode.weights.mapped_file import FileFormatError
 
-__all__ = ["END_TOKENS", "build_from_gguf"]
+__all__ = ["END_TOKENS", "build_from_gguf", "fallback_decoder"]
 
 MAX_TOKEN = 4096  # characters, as ways to cut a token are tried; real ones have under 200
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4  # in tokenizer.ggml.token_type
@@ -34,10 +34,8 @@ _KEY = "tokenizer.ggml."
 def build_from_gguf(file: GgufFile) -> Tokenizer:
     """Return the tokenizer of a GGUF file.
 
-    Raises
-    ------
-    FileFormatError
-        If the file has none, one that is not supported, or one that contradicts itself.
+    It is a FileFormatError if the file has none, one that is not supported, or one that contradicts
+    itself.
     """
     metadata = _TokenizerMetadata(file)
     model = metadata.get("model", str)
@@ -206,16 +204,16 @@ def _sentence_piece(
     spaces = normalizers.Replace(" ", "▁")
     before = [normalizers.Prepend("▁")] if adds_space else []
     tokenizer.normalizer = normalizers.Sequence([*before, spaces])
-    strip = [decoders.Strip(" ", 1, 0)] if adds_space else []
-    tokenizer.decoder = decoders.Sequence(
-        [
-            decoders.Replace("▁", " "),
-            decoders.ByteFallback(),
-            decoders.Fuse(),
-            *strip,
-        ]
-    )
+    tokenizer.decoder = fallback_decoder(adds_space)
     return tokenizer
+
+
+def fallback_decoder(strips_space: bool) -> decoders.Sequence:
+    """Return the decoder of SentencePiece's models, some of which add a space before a text."""
+    strip = [decoders.Strip(" ", 1, 0)] if strips_space else []
+    return decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), *strip]
+    )
 
 
 def _add_tokens(

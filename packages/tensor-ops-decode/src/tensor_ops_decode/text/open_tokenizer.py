@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import decoders, pre_tokenizers
+from tokenizers import pre_tokenizers
 
 from tensor_ops_decode.models.generation_settings import end_tokens_of
 from tensor_ops_decode.text.added_tokens import add_tokens
-from tensor_ops_decode.text.gguf_tokenizer import END_TOKENS, build_from_gguf
+from tensor_ops_decode.text.gguf_tokenizer import END_TOKENS, build_from_gguf, fallback_decoder
 from tensor_ops_decode.text.special_tokens_map import special_token_names, tokenizer_class
 from tensor_ops_decode.text.tokenizer import MissingTokenizer, Tokenizer, is_of_library
 from tensor_ops_decode.weights.gguf import GgufFile
@@ -23,15 +23,8 @@ __all__ = ["open_tokenizer"]
 def open_tokenizer(weights: Weights) -> Tokenizer:
     """Return the tokenizer of a model; a `MissingTokenizer` if its folder has none.
 
-    Parameters
-    ----------
-    weights : GgufFile or SafetensorsFolder
-        What `open_weights` returned.
-
-    Raises
-    ------
-    FileFormatError
-        If a GGUF file has none, or if there is one that is not supported or contradicts itself.
+    It is a FileFormatError if a GGUF file has none, or if there is one that is not supported or
+    contradicts itself.
     """
     try:
         if isinstance(weights, GgufFile):
@@ -87,7 +80,4 @@ def _cut_as_llama_tokenizer(tokenizer: tokenizers.Tokenizer, config: Mapping[str
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(
         prepend_scheme=scheme if adds_space else "never", split=False
     )
-    strip = [decoders.Strip(" ", 1, 0)] if adds_space else []
-    tokenizer.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), *strip]
-    )
+    tokenizer.decoder = fallback_decoder(adds_space)

@@ -11,15 +11,7 @@ _HEAD = 64  # characters, that tell nearly all texts apart; the rest may be long
 class SortedTexts:
     """Texts that may be many and long: they take memory in proportion to their characters.
 
-    Parameters
-    ----------
-    texts : iterable of str
-        None of them empty.
-
-    Attributes
-    ----------
-    longest : int
-        The most characters of one of them.
+    None of them is empty, and `longest` is the most characters of one.
     """
 
     def __init__(self, texts: Iterable[str]) -> None:

@@ -12,12 +12,8 @@ Place = tuple[int, int]
 class SpecialNames:
     """The names of special tokens.
 
-    Parameters
-    ----------
-    special : iterable of str
-        The names.
-    others : iterable of str
-        Those of tokens that are read in every text. Where one of these is, there is no special one.
+    The `others` are names of tokens that are read in every text: where one of these is, there is no
+    special one.
     """
 
     def __init__(self, special: Iterable[str], others: Iterable[str] = ()) -> None:

@@ -181,13 +181,7 @@ class Tokenizer:
 
 
 class MissingTokenizer(Tokenizer):
-    """Stands for the tokenizer that a model's folder does not have: whatever has text is an error.
-
-    Parameters
-    ----------
-    path : path-like
-        The file that is missing.
-    """
+    """The tokenizer of a folder without the file `path`: whatever has text is an error."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         empty = tokenizers.Tokenizer(tokenizers.models.BPE())
@@ -333,10 +327,7 @@ _Decoder: TypeAlias = _ByteLevel | _ByteFallback | _Metaspace
 def _decoder_of(tokenizer: tokenizers.Tokenizer) -> Callable[[], _Decoder]:
     """Return what makes the decoders of a tokenizer.
 
-    Raises
-    ------
-    ValueError
-        If it decodes in another way than byte-level BPE and SentencePiece do.
+    It is a ValueError if it decodes in another way than byte-level BPE and SentencePiece do.
     """
     state = json.loads(tokenizer.decoder.__getstate__()) if tokenizer.decoder else {}
     parts = state.get("decoders", [state])

@@ -26,21 +26,12 @@ _BYTES_AT_ONCE = 1 << 18  # so that the temporaries of a piece stay in the cache
 class Format:
     """How a tensor's values are stored.
 
-    Attributes
-    ----------
-    name : str
-        The name in a program, such as ``"q8_0"``.
-    ggml_type : int
-        The number of the type in a GGUF file.
-    block_size : int
-        How many values a block holds; 1 for the float types.
-    block_bytes : int
-        How many bytes a block takes.
-    dequantize_blocks : callable or None
-        Maps blocks, uint8 ``[n, block_bytes]``, to their values, float32 ``[n, block_size]``. None
-        for a type that is known, and cannot be computed with.
-    quantize_blocks : callable or None
-        Maps values, float32 ``[n, block_size]``, to blocks; None for a type that is only read.
+    A program calls it by its `name`, such as ``"q8_0"``, and a GGUF file by its `ggml_type`. The
+    float types have blocks of one value.
+
+    `dequantize_blocks` maps blocks, one a row of uint8, to their values in float32; it is None for
+    a type that is known, and cannot be computed with. `quantize_blocks` is its inverse, and None
+    for a type that is only read.
     """
 
     name: str
@@ -61,22 +52,9 @@ class Format:
         return self.dequantize_blocks is not None
 
     def row_bytes(self, columns: int) -> int:
-        """Return how many bytes a row takes.
+        """Return how many bytes a row of so many values takes.
 
-        Parameters
-        ----------
-        columns : int
-            How many values the row has.
-
-        Raises
-        ------
-        ValueError
-            If the row is not made of whole blocks.
-
-        Examples
-        --------
-        >>> FORMATS["q8_0"].row_bytes(64)
-        68
+        It is a ValueError if the row is not made of whole blocks.
         """
         if columns % self.block_size:
             raise ValueError(
@@ -86,30 +64,10 @@ class Format:
         return columns // self.block_size * self.block_bytes
 
     def dequantize(self, rows: Bytes, columns: int, dtype: DTypeLike = np.float32) -> NDArray[Any]:
-        """Return the values of stored rows.
+        """Return the values of stored rows, which are uint8 ``[..., row_bytes(columns)]``.
 
-        Parameters
-        ----------
-        rows : ndarray of uint8, shape (..., row_bytes(columns))
-            The rows as they are stored.
-        columns : int
-            How many values a row has.
-        dtype : dtype, default float32
-            Values are computed in float32, and then converted.
-
-        Returns
-        -------
-        ndarray, shape (..., columns)
-
-        Raises
-        ------
-        ValueError
-            If the rows have another length or dtype, or the type is not supported.
-
-        Examples
-        --------
-        >>> FORMATS["bf16"].dequantize(np.array([[0x80, 0x3F]], np.uint8), 1)
-        array([[1.]], dtype=float32)
+        Values are computed in float32, and then converted. It is a ValueError if the rows have
+        another length or dtype, or the type is not supported.
         """
         if self.dequantize_blocks is None:
             raise ValueError(
@@ -135,27 +93,7 @@ class Format:
     def quantize(self, rows: Bytes, form: Format, columns: int) -> Bytes:
         """Return stored rows of another format in this one, as gguf.quants.quantize does.
 
-        Parameters
-        ----------
-        rows : ndarray of uint8, shape (n, form.row_bytes(columns))
-        form : Format
-            What `rows` are stored as.
-        columns : int
-
-        Returns
-        -------
-        ndarray of uint8, shape (n, row_bytes(columns))
-
-        Raises
-        ------
-        ValueError
-            If this type is only read, or a row of it cannot have so many columns.
-
-        Examples
-        --------
-        >>> ones = np.ones((1, 32), np.float32).view(np.uint8)
-        >>> FORMATS["q8_0"].quantize(ones, FORMATS["f32"], 32)[0, 2:4]
-        array([127, 127], dtype=uint8)
+        It is a ValueError if this type is only read, or a row of it cannot have so many columns.
         """
         if self.quantize_blocks is None:
             names = ", ".join(name for name, each in FORMATS.items() if each.quantize_blocks)

@@ -101,28 +101,10 @@ class Metadata(Mapping[str, Any]):
 class GgufFile(FileWeights):
     """A GGUF file, or all parts of one that is split.
 
-    Parameters
-    ----------
-    path : path-like
-        The file, or any of its parts: they are opened together.
-
-    Attributes
-    ----------
-    path : str
-        The file, or its first part.
-    version : int
-    metadata : Metadata
-        That of the first part, which has all of the model's.
-    names : tuple of str
-        The names of the tensors, in the order of the file.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is not one, or what it says cannot be. The error names the file, the key or the
-        tensor, the offset, what is there and what was expected. Also if a part is missing.
-    OSError
-        If it cannot be opened.
+    The path may be that of any part: they are opened together, and the first one has all metadata
+    of the model. It is a FileFormatError if the file is not one, if a part is missing, or if what
+    the file says cannot be; the error names the file, the key or the tensor, the offset, what is
+    there and what was expected.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -23,26 +23,10 @@ __all__ = ["FileFormatError", "MappedFile"]
 
 
 class MappedFile:
-    """The bytes of a file, read-only.
+    """The bytes of a file, read-only, with what the system said of it when it was opened.
 
-    Parameters
-    ----------
-    path : path-like
-
-    Attributes
-    ----------
-    path : str
-    size, modified : int
-        The size of the file when it was opened, and when it was last written, in nanoseconds.
-    status : os.stat_result
-        All that the system said of it then.
-
-    Raises
-    ------
-    FileFormatError
-        If the file is empty, or what `open_model_file` refuses.
-    OSError
-        If it cannot be opened.
+    It was last written at `modified`, in nanoseconds. It is a FileFormatError if the file is empty,
+    or what `open_model_file` refuses.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

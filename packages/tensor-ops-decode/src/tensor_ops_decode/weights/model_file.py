@@ -29,10 +29,7 @@ class FileFormatError(TensorOpsError, ValueError):
 def is_there(path: str | os.PathLike[str]) -> bool:
     """Return whether a model has a file or a folder of this name.
 
-    Raises
-    ------
-    FileFormatError
-        If it is a link that leads nowhere: what it led to belongs to the model.
+    A link that leads nowhere is a FileFormatError: what it led to belongs to the model.
     """
     if Path(path).exists():
         return True
@@ -47,13 +44,8 @@ def is_there(path: str | os.PathLike[str]) -> bool:
 def open_model_file(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a file of a model.
 
-    Raises
-    ------
-    FileFormatError
-        If it is a pipe or a device, is empty, or is a pointer of git LFS or an HTML page; and if
-        it is a link that leads nowhere.
-    OSError
-        If it cannot be opened.
+    It is a FileFormatError if it is a pipe or a device, is empty, or is a pointer of git LFS or an
+    HTML page; and if it is a link that leads nowhere.
     """
     is_there(path)  # which names a broken link
     try:

@@ -50,26 +50,10 @@ _DTYPES: dict[str, Format | tuple[str, int]] = {
 
 
 class SafetensorsFolder(FileWeights):
-    """A folder with the files of a model as Hugging Face names them.
+    """A folder with the files of a model as Hugging Face names them; the metadata are config.json.
 
-    Parameters
-    ----------
-    path : path-like
-
-    Attributes
-    ----------
-    path : str
-    metadata : dict
-        What config.json says.
-    names : tuple of str
-        The names of the tensors.
-
-    Raises
-    ------
-    FileFormatError
-        If a file says what cannot be, or a tensor of the index is not in its shard.
-    OSError
-        If a file cannot be opened.
+    It is a FileFormatError if a file says what cannot be, or a tensor of the index is not in its
+    shard.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -112,10 +96,7 @@ def open_safetensors(
 ) -> tuple[dict[str, TensorPlace], Mapping[str, Any]]:
     """Return where the tensors of one safetensors file are, by name, and its metadata.
 
-    Raises
-    ------
-    FileFormatError
-        If the file is not one, or what its header says cannot be.
+    It is a FileFormatError if the file is not one, or what its header says cannot be.
     """
     file = MappedFile(path)
     length = int(file.unpack(struct.Struct("<Q"), 0, "the length of the header"))
@@ -134,11 +115,7 @@ def header_of(
 ) -> bytes:
     """Return what stands before the data in a file of tensors, one behind the other.
 
-    Parameters
-    ----------
-    metadata : mapping of str to str
-    tensors : mapping of str to tuple
-        In the order of their data: dtype, shape and bytes.
+    The tensors have dtype, shape and bytes, in the order of their data.
     """
     header: dict[str, Any] = {"__metadata__": dict(metadata)}
     end = 0
@@ -151,13 +128,7 @@ def header_of(
 
 
 def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return the JSON object in a file.
-
-    Raises
-    ------
-    FileFormatError
-        If it holds something else.
-    """
+    """Return the JSON object in a file; it is a FileFormatError if that holds something else."""
     return _parse(os.fspath(path), read_model_text(path, "utf-8-sig"))
 
 

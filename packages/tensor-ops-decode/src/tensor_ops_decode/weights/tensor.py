@@ -24,17 +24,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class TensorHeader:
-    """What is known of a tensor before it is read.
-
-    Attributes
-    ----------
-    type : str
-        The name of its format, such as ``"q4_1"``.
-    shape : tuple of int
-        The logical shape, ``(rows, columns)`` or ``(columns,)``.
-    file : str
-        Where it is, as errors say it.
-    """
+    """What is known of a tensor before it is read; its attributes are those of `StoredTensor`."""
 
     type: str
     shape: tuple[int, ...]
@@ -45,17 +35,10 @@ class TensorHeader:
 class StoredTensor:
     """A tensor of a model, not copied.
 
-    Attributes
-    ----------
-    name : str
-    type : str
-        The name of its format, such as ``"q4_1"``.
-    shape : tuple of int
-        The logical shape, ``(rows, columns)`` or ``(columns,)``.
-    data : ndarray of uint8, shape (rows, row_bytes)
-        The rows as they are stored; read-only where they are part of a mapped file.
-    file : str
-        The file that it is from, or the model in memory.
+    The `type` is the name of its format, such as ``"q4_1"``, and the `shape` the logical one,
+    ``(rows, columns)`` or ``(columns,)``. The `data` are the rows as they are stored, uint8
+    ``(rows, row_bytes)``, read-only where they are part of a mapped file. The `file` is the one
+    that it is from, or the model in memory.
     """
 
     name: str
@@ -155,12 +138,8 @@ class Weights(ABC):
     def tensor(self, name: str) -> StoredTensor:
         """Return a tensor.
 
-        Raises
-        ------
-        KeyError
-            If there is none of that name.
-        FileFormatError
-            If its type is not supported.
+        It is a KeyError if there is none of that name, and a FileFormatError if its type is not
+        supported.
         """
 
     @property

@@ -23,33 +23,14 @@ Transform: TypeAlias = Callable[[StoredTensor], StoredTensor]
 def apply_transforms(tensor: StoredTensor, transforms: Sequence[str]) -> StoredTensor:
     """Return a tensor with transforms applied, in order.
 
-    Parameters
-    ----------
-    tensor : StoredTensor
-        Of a float type, unless there are no transforms or it is to be quantized.
-    transforms : sequence of str
-        ``"transpose"`` swaps rows and columns. ``"plus_one"`` adds one to each value, in float32,
-        and makes a tensor of type f32. ``"quantize:q8_0"`` and the like make one of that type.
-        ``"rows:a:b"`` and ``"columns:a:b"`` keep those from a up to b, as a slice does, of a tensor
-        of any type; columns are cut between blocks only. Of a vector, columns are its elements.
+    ``"transpose"`` swaps rows and columns. ``"plus_one"`` adds one to each value, in float32, and
+    makes a tensor of type f32. Both are for float types. ``"quantize:q8_0"`` and the like make one
+    of that type. ``"rows:a:b"`` and ``"columns:a:b"`` keep those from a up to b, as a slice does,
+    of a tensor of any type; columns are cut between blocks only. Of a vector, columns are its
+    elements.
 
-    Returns
-    -------
-    StoredTensor
-        Of the memory of the one given if there are no transforms, or of rows only; else one in
-        memory of its own.
-
-    Raises
-    ------
-    ValueError
-        If a transform is unknown, or does not apply to this tensor.
-
-    Examples
-    --------
-    >>> data = np.zeros((1, 8), np.uint8)
-    >>> tensor = StoredTensor("norm", "f32", (2,), data, "model.gguf")
-    >>> apply_transforms(tensor, ["plus_one"]).values()
-    array([1., 1.], dtype=float32)
+    The result has the memory of the tensor given if there are no transforms, or of rows only. It is
+    a ValueError if a transform is unknown, or does not apply to this tensor.
     """
     for name in transforms:
         transform = find_transform(name)
@@ -72,13 +53,7 @@ def find_transform(name: str) -> Transform | None:
 
 
 def is_cut(name: str) -> bool:
-    """Return whether a transform keeps some rows or columns, of a tensor of any type.
-
-    Examples
-    --------
-    >>> is_cut("rows:0:64"), is_cut("plus_one")
-    (True, False)
-    """
+    """Return whether a transform keeps some rows or columns, of a tensor of any type."""
     return _RANGE.fullmatch(name) is not None
 
 

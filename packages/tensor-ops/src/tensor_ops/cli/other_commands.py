@@ -44,10 +44,7 @@ def add(commands: _SubParsersAction[ArgumentParser]) -> None:
 def below(words: Sequence[str], commands: _SubParsersAction[ArgumentParser]) -> str | None:
     """Return the name of a command below one of ours that words begin with, None if they do not.
 
-    Raises
-    ------
-    SystemExit
-        If no package has a command of this name.
+    A name that no package has is a usage error.
     """
     if len(words) < 2 or words[0] not in PARENTS or words[1].startswith("-"):
         return None
@@ -66,10 +63,7 @@ def below(words: Sequence[str], commands: _SubParsersAction[ArgumentParser]) -> 
 def run(name: str, words: Sequence[str]) -> int:
     """Import a command and run it.
 
-    Raises
-    ------
-    TensorOpsError
-        If it cannot be imported, or several packages claim its name.
+    It is a TensorOpsError if it cannot be imported, or several packages claim its name.
     """
     points = entry_points.named(ENTRY_POINT_GROUP)[name]
     if len(points) > 1:
