@@ -42,9 +42,9 @@ from environments import (
     requirements,
     run_actionlint,
     run_at_once,
+    run_in_queue,
     run_mypy,
     run_portable,
-    run_sessions_at_once,
 )
 from instrumented import run_fuzzer, run_oclgrind, run_sanitized
 from ranks import run_decode_ranks
@@ -52,9 +52,19 @@ from wheel_sessions import run_wheels, run_wheels_sample
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv|virtualenv"
-nox.options.sessions = ["checks", "tests"]
-# None of these alone keeps two CPUs busy all the time. Those that take long come first.
-CHECKS = ["torch", "opencl", "cuda", "conformance", "wheels_sample", "docs", "lint", "workflows"]
+nox.options.sessions = ["checks"]
+# Those that take long come first: the queue starts them in this order.
+CHECKS = [
+    "tests",
+    "cuda",
+    "torch",
+    "opencl",
+    "conformance",
+    "docs",
+    "wheels_sample",
+    "lint",
+    "workflows",
+]
 
 # The levels are those of the C++ backend, which the session `conformance` tests.
 NO_LEVELS = f"--ignore={CONFORMANCE}/test_levels.py"
@@ -261,8 +271,8 @@ def portable(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def checks(session: nox.Session) -> None:
-    """Run all that CI checks besides the session `tests`, two sessions at a time."""
-    run_sessions_at_once(session, CHECKS)
+    """Run all that CI runs, a session on each processor."""
+    run_in_queue(session, CHECKS)
 
 
 @nox.session

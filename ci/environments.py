@@ -52,9 +52,9 @@ __all__ = [
     "requirements",
     "run_actionlint",
     "run_at_once",
+    "run_in_queue",
     "run_mypy",
     "run_portable",
-    "run_sessions_at_once",
     "sanitizer_environment",
 ]
 
@@ -67,14 +67,14 @@ CORE, DECODE = "packages/tensor-ops", "packages/tensor-ops-decode"
 # Without the plugin whose fixture only benchmarks use, since it takes time in each test, of which
 # there are thirty thousand.
 QUICKLY = ("-q", "-p", "no:benchmark")
-# Two processes: no test measures a time. Beside other sessions it is one, which costs a quarter
+# Two processes: no test measures a time. In the queue of sessions it is one, which costs a quarter
 # less processor time than two, and whose threads keep no core busy while they wait.
 PARALLEL = (*QUICKLY, "-n", "auto", "--maxprocesses", "2")
-BESIDE_OTHERS = {"PYTEST_XDIST_AUTO_NUM_WORKERS": "0"}
-BESIDE_OTHERS |= {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1"}
+IN_THE_QUEUE = {"PYTEST_XDIST_AUTO_NUM_WORKERS": "0"}
+IN_THE_QUEUE |= {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1"}
 # A file's tests share what is slow to make; files go in the order of their names, since by the
 # number of tests those with one long test would come last.
-BY_FILE = (*QUICKLY, "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+BY_FILE = (*PARALLEL, "--dist", "loadfile", "--no-loadscope-reorder")
 # What an op of OpenCL or the CUDA wheel needs is compiled by one of the processes alone.
 BY_GROUP = (*PARALLEL, "--dist", "loadgroup")
 CONFORMANCE = "tests/conformance"
@@ -224,15 +224,19 @@ def run_at_once(session: nox.Session, *command: str, envs: list[dict[str, str]])
         list(threads.map(lambda env: session.run(*command, env=env), envs))
 
 
-def run_sessions_at_once(session: nox.Session, names: Sequence[str]) -> None:
-    """Run other sessions, two at a time, and print what each has printed when it has ended."""
+def run_in_queue(session: nox.Session, names: Sequence[str]) -> None:
+    """Run other sessions, one on each processor, and print what each has printed when it has ended.
+
+    They start in the order of their names: where those that take long come first, the others fill
+    the processors to the end.
+    """
 
     def run(name: str) -> None:
         command = (sys.executable, "-m", "nox", "-s", name)
-        print(session.run(*command, external=True, silent=True, env=BESIDE_OTHERS))
+        print(session.run(*command, external=True, silent=True, env=IN_THE_QUEUE))
 
-    with ThreadPoolExecutor(2) as threads:
-        sessions = [threads.submit(run, name) for name in names]
+    with ThreadPoolExecutor(os.cpu_count()) as processors:
+        sessions = [processors.submit(run, name) for name in names]
     for each in sessions:  # after all have run
         each.result()
 

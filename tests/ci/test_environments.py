@@ -1,4 +1,4 @@
-"""The processors as which sessions run tests."""
+"""The processors as which sessions run tests, and the queue of sessions."""
 
 import importlib
 import sys
@@ -42,3 +42,20 @@ def test_only_lower_levels_than_the_processors_own_are_asked_for(environments):
     assert environments.lesser_processors(Session(v2, v3)) == [as_v2]
     assert environments.lesser_processors(Session(v2)) == []
     assert environments.lesser_processors(Session("neon")) == []
+
+
+def test_every_session_of_the_queue_runs_though_one_fails(environments, capsys):
+    started = []
+
+    class Sessions(Session):
+        def run(self, *command, env, **options):
+            started.append(command[-1])
+            if command[-1] == "lint":
+                raise ValueError("lint has failed")
+            return f"{command[-1]} has passed"
+
+    names = ["tests", "lint", "docs", "workflows"]
+    with pytest.raises(ValueError, match="lint has failed"):
+        environments.run_in_queue(Sessions(), names)
+    assert sorted(started) == sorted(names)
+    assert capsys.readouterr().out.count("has passed") == 3

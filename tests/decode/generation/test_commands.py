@@ -1,28 +1,50 @@
 """``tensor-ops generate`` and ``tensor-ops export``."""
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 import tensor_ops_decode
 from byte_models import SPARE, save_model
+from tensor_ops.__main__ import main
 from tensor_ops_decode import Program
 
 
-def run(*words, stdin=None, **variables):
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run a command in this process: another one would start for half a second."""
+
+    def run(*words, stdin=""):
+        source = io.TextIOWrapper(io.BytesIO(stdin.encode()), "utf-8")
+        monkeypatch.setattr(sys, "stdin", source)
+        capsys.readouterr()  # what was printed where the model was made
+        try:
+            status = main(list(map(str, words)))
+        except SystemExit as wrong_usage:
+            status = wrong_usage.code
+        stdout, stderr = capsys.readouterr()
+        return SimpleNamespace(returncode=status, stdout=stdout, stderr=stderr)
+
+    return run
+
+
+def run_process(*words, **variables):
     command = [sys.executable, "-m", "tensor_ops", *map(str, words)]
     environment = {**os.environ, **variables}
     return subprocess.run(
-        command, input=stdin, capture_output=True, encoding="utf-8", check=False, env=environment
+        command, capture_output=True, encoding="utf-8", check=False, env=environment
     )
 
 
 def test_the_text_goes_to_standard_output_and_the_speed_to_standard_error(folder):
-    done = run("generate", folder, "Once", "--backend=python", "--max-new-tokens=6", "--ignore-eos")
+    words = ["Once", "--backend=python", "--max-new-tokens=6", "--ignore-eos"]
+    done = run_process("generate", folder, *words)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("\n")
     assert "4 tokens read" in done.stderr
@@ -30,7 +52,7 @@ def test_the_text_goes_to_standard_output_and_the_speed_to_standard_error(folder
     assert "tokens per second, on python" in done.stderr
 
 
-def test_json_is_one_object(folder):
+def test_json_is_one_object(run, folder):
     words = ["--backend=python", "--max-new-tokens=6", "--ignore-eos", "--json"]
     record = json.loads(run("generate", folder, "Once", *words).stdout)
     assert len(record["tokens"]) == 6
@@ -40,13 +62,13 @@ def test_json_is_one_object(folder):
     assert plain.stdout == record["text"] + "\n"
 
 
-def test_a_prompt_comes_from_standard_input(folder):
+def test_a_prompt_comes_from_standard_input(run, folder):
     words = ["--backend=python", "--max-new-tokens=3", "--json"]
     given = run("generate", folder, "-", *words, stdin="Once")
     assert json.loads(given.stdout)["prompt_tokens"] == 4
 
 
-def test_a_special_token_that_is_named_to_stop_ends_the_text(folder):
+def test_a_special_token_that_is_named_to_stop_ends_the_text(run, folder):
     settings = {"temperature": 3.0, "max_new_tokens": 40, "ignore_eos": True}
     with tensor_ops_decode.load(folder, "python") as model:
         answers = model.generate(["a"] * 40, **settings)
@@ -64,7 +86,7 @@ def test_a_special_token_that_is_named_to_stop_ends_the_text(folder):
     [("Once\n", 4), ("Once\r\n", 4), ("Once\n\n", 5), ("Once\r", 5), ("\nOnce", 5), ("Once ", 5)],
     ids=repr,
 )
-def test_a_newline_at_the_end_of_standard_input_is_not_of_the_prompt(folder, given, length):
+def test_a_newline_at_the_end_of_standard_input_is_not_of_the_prompt(run, folder, given, length):
     words = ["--backend=python", "--max-new-tokens=1", "--json"]
     done = run("generate", folder, "-", *words, stdin=given)
     assert json.loads(done.stdout)["prompt_tokens"] == length
@@ -85,14 +107,14 @@ def test_ctrl_c_at_any_time_is_quiet(folder, interrupted_start):
 @pytest.mark.parametrize("forced", ["mps", "torch", "python"])
 def test_a_force_is_named_in_the_error(folder, forced):
     words = ["--backend=cpp"] if forced == "python" else []
-    done = run("generate", folder, "Once", *words, TENSOR_OPS_FORCE_BACKEND=forced)
+    done = run_process("generate", folder, "Once", *words, TENSOR_OPS_FORCE_BACKEND=forced)
     assert (done.returncode, done.stdout) == (1, "")
     assert f"TENSOR_OPS_FORCE_BACKEND forces {forced!r}" in done.stderr
     assert done.stderr.endswith("; to lift it, unset TENSOR_OPS_FORCE_BACKEND\n")
 
 
 @pytest.mark.parametrize("word", ["-x", "--x"])
-def test_a_prompt_that_begins_with_a_dash_comes_after_two(folder, word):
+def test_a_prompt_that_begins_with_a_dash_comes_after_two(run, folder, word):
     done = run("generate", folder, word)
     assert done.returncode == 2
     assert done.stderr.endswith(
@@ -103,14 +125,14 @@ def test_a_prompt_that_begins_with_a_dash_comes_after_two(folder, word):
     assert json.loads(done.stdout)["prompt_tokens"] == len(word)
 
 
-def test_chat_uses_the_template(folder):
+def test_chat_uses_the_template(run, folder):
     words = ["--chat", "--backend=python", "--max-new-tokens=3", "--json"]
     record = json.loads(run("generate", folder, "hi", "--system=be brief", *words).stdout)
     text = "<system>be brief</><user>hi</><assistant>"
     assert record["prompt_tokens"] == len(text)
 
 
-def test_the_defaults_of_the_model_hold_where_no_option_does(tmp_path):
+def test_the_defaults_of_the_model_hold_where_no_option_does(run, tmp_path):
     save_model(tmp_path)
     config = {"do_sample": True, "temperature": 5.0, "max_new_tokens": 7}
     (tmp_path / "generation_config.json").write_text(json.dumps(config), encoding="utf-8")
@@ -136,7 +158,7 @@ def test_the_defaults_of_the_model_hold_where_no_option_does(tmp_path):
         (["FOLDER", "Once", "--backend=python", "--max-seq-length=0"], "max_seq_length"),
     ],
 )
-def test_failures_are_one_line_and_status_1(folder, tmp_path, words, message):
+def test_failures_are_one_line_and_status_1(run, folder, tmp_path, words, message):
     words = [folder if word == "FOLDER" else word for word in words]
     words[0] = tmp_path if words[0] == "." else words[0]
     done = run("generate", *words)
@@ -146,7 +168,7 @@ def test_failures_are_one_line_and_status_1(folder, tmp_path, words, message):
     assert done.stderr.count("\n") == 1
 
 
-def test_a_chat_without_template_is_an_error(tmp_path):
+def test_a_chat_without_template_is_an_error(run, tmp_path):
     save_model(tmp_path, template=None)
     done = run("generate", tmp_path, "hi", "--chat", "--backend=python")
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
@@ -174,7 +196,7 @@ def test_standard_input_that_is_not_utf_8_is_an_error(folder, monkeypatch, encod
     assert done.stderr.startswith(b"tensor-ops: error: standard input is not UTF-8: ")
 
 
-def test_json_has_logprobs_if_asked_for(folder):
+def test_json_has_logprobs_if_asked_for(run, folder):
     words = ["Once", "--backend=python", "--max-new-tokens=3", "--json", "--logprobs=2"]
     record = json.loads(run("generate", folder, *words).stdout)
     assert len(record["logprobs"]) == len(record["tokens"])
@@ -182,13 +204,13 @@ def test_json_has_logprobs_if_asked_for(folder):
     assert (token, logprob) == (record["tokens"][0], record["logprobs"][0]["logprob"])
 
 
-def test_wrong_usage_has_status_2(folder):
+def test_wrong_usage_has_status_2(run, folder):
     assert run("generate", folder, "Once", "--logprobs=1").returncode == 2
     assert run("generate", folder).returncode == 2
     assert run("generate", folder, "Once", "--system=x").returncode == 2
 
 
-def test_export_writes_a_program(folder, tmp_path):
+def test_export_writes_a_program(run, folder, tmp_path):
     output = tmp_path / "program.json"
     words = ["--backend=python", "--max-seq-length=64"]
     assert run("export", folder, output, *words).returncode == 0
