@@ -53,7 +53,7 @@ class ExecutorChoice:
     """The choice of a backend for programs, as it was asked for at one place of the code.
 
     Without a `backend`, context, default, environment and file decide. The fallback backends are
-    tried after it, in order. It is a ConfigError if no backend has one of the names.
+    tried after it, in order. Raises ConfigError if no backend has one of the names.
 
     `refusal` returns why the caller cannot use a backend, of a name and with a module, None if it
     can. Its last argument is whether options have a say: they do where the caller names what to
@@ -86,7 +86,7 @@ class ExecutorChoice:
     def executor(self, program: str | None = None) -> Executor:
         """Return the first executor that can run a program, or that there is if none is given.
 
-        It is a NoExecutorError if there is none. If it is another than the one that was asked for,
+        Raises NoExecutorError if there is none. If it is another than the one that was asked for,
         there is a BackendFallbackWarning, once.
         """
         steps: list[Step] = []

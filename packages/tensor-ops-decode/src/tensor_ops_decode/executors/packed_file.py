@@ -88,7 +88,7 @@ class PackedFile:
         It has the packed matrices as `PACKED`, and tables by their names.
 
         A model file that has another time than when it was packed, such as a copy, is read to
-        compare what is in it. For a file that is damaged there is a warning. It is a ConfigError if
+        compare what is in it. For a file that is damaged there is a warning. Raises ConfigError if
         others can write the file.
         """
         try:

@@ -31,7 +31,7 @@ class ChatSession:
     """A conversation with a model, which keeps what was said.
 
     The message of the system begins it and is never forgotten. The other arguments are those of
-    `Model.chat_prompt` and `Model.generate`. It is a ValueError if the model has no such chat
+    `Model.chat_prompt` and `Model.generate`. Raises ValueError if the model has no such chat
     template, or one that takes no system's message.
 
     Of an answer that was interrupted, `messages` has what came. The last answer was without the
@@ -62,7 +62,7 @@ class ChatSession:
     def answer(self, text: str, stream: Callable[[str], None]) -> Completion | None:
         """Answer a message, piece by piece; None if Ctrl-C stopped the answer.
 
-        It is a ValueError if there is no answer to this message; the conversation is without it
+        Raises ValueError if there is no answer to this message; the conversation is without it
         then.
         """
         messages, prompt = self._fitting([*self.messages, {"role": "user", "content": text}])

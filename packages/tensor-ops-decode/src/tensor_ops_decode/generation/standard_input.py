@@ -18,7 +18,7 @@ def read_text(read: Callable[[int], str]) -> str:
     """Return a text that standard input has.
 
     `read` reads at most so many characters: ``sys.stdin.read``, or ``sys.stdin.readline`` for a
-    line. It is a TensorOpsError if the text is too long, or is not UTF-8.
+    line. Raises TensorOpsError if the text is too long, or is not UTF-8.
     """
     try:
         text = read(MOST_CHARACTERS + 1)

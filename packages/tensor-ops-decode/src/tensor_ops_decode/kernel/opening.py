@@ -57,7 +57,7 @@ class KernelModel:
         """Return the executable, and in words what was done about a file of packed weights.
 
         Without `progress` and `cache`, the weights of files are packed while the first steps run,
-        where the backend can. It is a MemoryError if there is too little memory, a ValueError if
+        where the backend can. Raises MemoryError if there is too little memory, a ValueError if
         weights are to be kept by a backend that does not pack them, and a ConfigError if others can
         write their file.
         """

@@ -48,7 +48,10 @@ def letters_in(size: str) -> frozenset[str]:
 def new_letter(size: str, known: Set[str]) -> str | None:
     """Return the letter that a size decides where those `known` are decided, or None.
 
-    It is a ValueError if the size has a letter that nothing decides. Of "2F" with H known, it is F.
+    Raises ValueError if the size has a letter that nothing decides.
+
+    >>> new_letter("2F", {"H"})
+    'F'
     """
     if letters_in(size) <= known:
         return None

@@ -60,7 +60,7 @@ class Samples:
 def random_prompt(program: Program, prompt_tokens: int, new_tokens: int) -> list[int]:
     """Return a prompt for `measure` of a kernel that runs a program.
 
-    It is a ValueError if there are more tokens than the program takes.
+    Raises ValueError if there are more tokens than the program takes.
     """
     count = whole("prompt_tokens", prompt_tokens)
     check_lengths(program, count, _most_tokens(whole("new_tokens", new_tokens)))

@@ -23,7 +23,7 @@ _MODALITIES = ("vision_config", "audio_config")
 def decoder_of(files: Weights) -> Decoder:
     """Return what the program of a model is made from.
 
-    It is a FileFormatError if no family knows its architecture, or if what the file says about it
+    Raises FileFormatError if no family knows its architecture, or if what the file says about it
     cannot be right.
     """
     architecture = files.metadata.get("general.architecture")

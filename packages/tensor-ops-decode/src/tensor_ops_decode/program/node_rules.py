@@ -46,7 +46,7 @@ class NodeArguments:
 def outputs_of(kind: Kind, given: NodeArguments) -> list[InferredValue]:
     """Return the values that a node writes, in the order of its slots.
 
-    It is a ProgramError if what is given does not fit together; it names the node, the slot, what
+    Raises ProgramError if what is given does not fit together; it names the node, the slot, what
     was given and what is expected.
     """
     rows = _rows_of(kind, given)

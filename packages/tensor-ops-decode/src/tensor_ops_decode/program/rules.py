@@ -119,7 +119,7 @@ def given_to(
 ) -> NodeArguments:
     """Return what a node is made of, from what is known of the values before it.
 
-    It is a ProgramError if there is no such kind, value or tensor; `before` is what it calls the
+    Raises ProgramError if there is no such kind, value or tensor; `before` is what it calls the
     nodes before.
     """
     if node.kind not in KINDS:

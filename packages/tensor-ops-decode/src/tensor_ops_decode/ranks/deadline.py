@@ -18,7 +18,7 @@ _DEFAULT = 600.0
 def deadline_seconds() -> float:
     """Return for how many seconds a rank waits before it gives up.
 
-    It is a ValueError if the environment variable is no positive number.
+    Raises ValueError if the environment variable is no positive number.
     """
     text = os.environ.get(VARIABLE, "").strip()
     try:

@@ -24,7 +24,7 @@ _ALIGNMENT = 64
 def mpi_ranks(communicator: Any, started: Launch | None) -> MpiRanks:
     """Return the ranks of a communicator of mpi4py, by default of all processes.
 
-    MPI is started if it is not yet. It is a RankError if there is no MPI here, or it is another one
+    MPI is started if it is not yet. Raises RankError if there is no MPI here, or it is another one
     than that of ``mpiexec``.
     """
     mpi = _mpi()

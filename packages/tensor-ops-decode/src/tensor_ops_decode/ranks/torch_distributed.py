@@ -23,7 +23,7 @@ _SECONDS_TO_END = 3.0
 def torch_ranks(group: Any) -> TorchRanks:
     """Return the ranks of a group of ``torch.distributed``, by default of all processes.
 
-    The default group is made if there is none, with gloo. It is a RankError if there is no PyTorch
+    The default group is made if there is none, with gloo. Raises RankError if there is no PyTorch
     with ``torch.distributed`` here, or nothing has started the process as one of several ranks.
     """
     distributed = _distributed()

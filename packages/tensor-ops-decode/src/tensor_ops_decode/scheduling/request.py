@@ -205,7 +205,7 @@ def checked_request(
 ) -> tuple[list[int], Sampling]:
     """Return a prompt as a list and how tokens are chosen, if a program takes both.
 
-    It is a TypeError or a ValueError if the prompt is empty, too long, or not made of the program's
+    Raises TypeError or ValueError if the prompt is empty, too long, or not made of the program's
     tokens, or if a number is out of its range.
     """
     known = [field.name for field in fields(Sampling)]

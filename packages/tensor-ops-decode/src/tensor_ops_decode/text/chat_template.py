@@ -74,7 +74,7 @@ class ChatTemplate:
         as JSON schemas. By default the text ends where the model's answer begins, unless it ends
         with what the final message says, or has under the key `continue_final_message`.
 
-        It is a ChatTemplateError if the template raises, or does what it may not; a ValueError if
+        Raises ChatTemplateError if the template raises, or does what it may not; a ValueError if
         the final message has no text to continue; and a TypeError if a message or variable is no
         JSON value.
         """

@@ -36,7 +36,7 @@ class ChatTemplates:
         """Return a template, compiled.
 
         The name may also be a template itself, in Jinja. By default it is ``"tool_use"`` if the
-        template is to see tools and the model has it, or else ``"default"``. It is a ValueError if
+        template is to see tools and the model has it, or else ``"default"``. Raises ValueError if
         there is none of this name, or no default, and a ChatTemplateError if it is not a template.
         """
         if not isinstance(name, (str, type(None))):

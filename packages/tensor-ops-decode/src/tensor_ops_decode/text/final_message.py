@@ -17,7 +17,7 @@ class FinalMessage:
     whether the template keeps spaces there.
 
     The mark goes into `messages`, which are JSON values, behind what the last one has under the key
-    `field`. It is a ValueError if that is no text, or if the template's `source` does not know the
+    `field`. Raises ValueError if that is no text, or if the template's `source` does not know the
     key.
     """
 
@@ -44,7 +44,7 @@ class FinalMessage:
     def cut(self, rendered: str) -> str:
         """Return a rendering up to where it has last written what the final message says.
 
-        It is a ValueError if the template does not write that as it is.
+        Raises ValueError if the template does not write that as it is.
         """
         parts = rendered.split(self._mark)
         if len(parts) == 1 or self._said.strip() not in rendered:

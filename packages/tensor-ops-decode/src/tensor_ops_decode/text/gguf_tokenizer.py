@@ -34,7 +34,7 @@ _KEY = "tokenizer.ggml."
 def build_from_gguf(file: GgufFile) -> Tokenizer:
     """Return the tokenizer of a GGUF file.
 
-    It is a FileFormatError if the file has none, one that is not supported, or one that contradicts
+    Raises FileFormatError if the file has none, one that is not supported, or one that contradicts
     itself.
     """
     metadata = _TokenizerMetadata(file)

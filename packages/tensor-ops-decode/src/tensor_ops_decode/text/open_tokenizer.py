@@ -23,7 +23,7 @@ __all__ = ["open_tokenizer"]
 def open_tokenizer(weights: Weights) -> Tokenizer:
     """Return the tokenizer of a model; a `MissingTokenizer` if its folder has none.
 
-    It is a FileFormatError if a GGUF file has none, or if there is one that is not supported or
+    Raises FileFormatError if a GGUF file has none, or if there is one that is not supported or
     contradicts itself.
     """
     try:

@@ -89,7 +89,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     def compiled(self, source: str) -> CodeType:
         """Return the code of a template, for environments like this one.
 
-        It is a ValueError if it is too long, and whatever Jinja raises if it is not a template.
+        Raises ValueError if it is too long, and whatever Jinja raises if it is not a template.
         """
         if len(source) > MAX_SOURCE:
             raise ValueError(f"it has more than {MAX_SOURCE} characters")

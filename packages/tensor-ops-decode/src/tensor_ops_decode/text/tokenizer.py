@@ -327,7 +327,7 @@ _Decoder: TypeAlias = _ByteLevel | _ByteFallback | _Metaspace
 def _decoder_of(tokenizer: tokenizers.Tokenizer) -> Callable[[], _Decoder]:
     """Return what makes the decoders of a tokenizer.
 
-    It is a ValueError if it decodes in another way than byte-level BPE and SentencePiece do.
+    Raises ValueError if it decodes in another way than byte-level BPE and SentencePiece do.
     """
     state = json.loads(tokenizer.decoder.__getstate__()) if tokenizer.decoder else {}
     parts = state.get("decoders", [state])

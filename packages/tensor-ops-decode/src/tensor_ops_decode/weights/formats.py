@@ -54,7 +54,7 @@ class Format:
     def row_bytes(self, columns: int) -> int:
         """Return how many bytes a row of so many values takes.
 
-        It is a ValueError if the row is not made of whole blocks.
+        Raises ValueError if the row is not made of whole blocks.
         """
         if columns % self.block_size:
             raise ValueError(
@@ -66,7 +66,7 @@ class Format:
     def dequantize(self, rows: Bytes, columns: int, dtype: DTypeLike = np.float32) -> NDArray[Any]:
         """Return the values of stored rows, which are uint8 ``[..., row_bytes(columns)]``.
 
-        Values are computed in float32, and then converted. It is a ValueError if the rows have
+        Values are computed in float32, and then converted. Raises ValueError if the rows have
         another length or dtype, or the type is not supported.
         """
         if self.dequantize_blocks is None:
@@ -93,7 +93,7 @@ class Format:
     def quantize(self, rows: Bytes, form: Format, columns: int) -> Bytes:
         """Return stored rows of another format in this one, as gguf.quants.quantize does.
 
-        It is a ValueError if this type is only read, or a row of it cannot have so many columns.
+        Raises ValueError if this type is only read, or a row of it cannot have so many columns.
         """
         if self.quantize_blocks is None:
             names = ", ".join(name for name, each in FORMATS.items() if each.quantize_blocks)

@@ -102,7 +102,7 @@ class GgufFile(FileWeights):
     """A GGUF file, or all parts of one that is split.
 
     The path may be that of any part: they are opened together, and the first one has all metadata
-    of the model. It is a FileFormatError if the file is not one, if a part is missing, or if what
+    of the model. Raises FileFormatError if the file is not one, if a part is missing, or if what
     the file says cannot be; the error names the file, the key or the tensor, the offset, what is
     there and what was expected.
     """

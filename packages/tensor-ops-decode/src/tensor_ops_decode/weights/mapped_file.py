@@ -25,7 +25,7 @@ __all__ = ["FileFormatError", "MappedFile"]
 class MappedFile:
     """The bytes of a file, read-only, with what the system said of it when it was opened.
 
-    It was last written at `modified`, in nanoseconds. It is a FileFormatError if the file is empty,
+    It was last written at `modified`, in nanoseconds. Raises FileFormatError if the file is empty,
     or what `open_model_file` refuses.
     """
 

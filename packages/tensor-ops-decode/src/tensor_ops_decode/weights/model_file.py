@@ -44,7 +44,7 @@ def is_there(path: str | os.PathLike[str]) -> bool:
 def open_model_file(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a file of a model.
 
-    It is a FileFormatError if it is a pipe or a device, is empty, or is a pointer of git LFS or an
+    Raises FileFormatError if it is a pipe or a device, is empty, or is a pointer of git LFS or an
     HTML page; and if it is a link that leads nowhere.
     """
     is_there(path)  # which names a broken link

@@ -52,7 +52,7 @@ _DTYPES: dict[str, Format | tuple[str, int]] = {
 class SafetensorsFolder(FileWeights):
     """A folder with the files of a model as Hugging Face names them; the metadata are config.json.
 
-    It is a FileFormatError if a file says what cannot be, or a tensor of the index is not in its
+    Raises FileFormatError if a file says what cannot be, or a tensor of the index is not in its
     shard.
     """
 
@@ -96,7 +96,7 @@ def open_safetensors(
 ) -> tuple[dict[str, TensorPlace], Mapping[str, Any]]:
     """Return where the tensors of one safetensors file are, by name, and its metadata.
 
-    It is a FileFormatError if the file is not one, or what its header says cannot be.
+    Raises FileFormatError if the file is not one, or what its header says cannot be.
     """
     file = MappedFile(path)
     length = int(file.unpack(struct.Struct("<Q"), 0, "the length of the header"))

@@ -138,7 +138,7 @@ class Weights(ABC):
     def tensor(self, name: str) -> StoredTensor:
         """Return a tensor.
 
-        It is a KeyError if there is none of that name, and a FileFormatError if its type is not
+        Raises KeyError if there is none of that name, and a FileFormatError if its type is not
         supported.
         """
 

@@ -52,7 +52,7 @@ class Configuration:
     def selection(self) -> dict[str, Any] | None:
         """Return what runs and the walk that finds it, None if the configuration is broken.
 
-        It is a ConfigError if a setting of a backend's own is wrong.
+        Raises ConfigError if a setting of a backend's own is wrong.
         """
         decision = self.decision()
         if decision is None:

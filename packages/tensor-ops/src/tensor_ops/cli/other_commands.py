@@ -63,7 +63,7 @@ def below(words: Sequence[str], commands: _SubParsersAction[ArgumentParser]) -> 
 def run(name: str, words: Sequence[str]) -> int:
     """Import a command and run it.
 
-    It is a TensorOpsError if it cannot be imported, or several packages claim its name.
+    Raises TensorOpsError if it cannot be imported, or several packages claim its name.
     """
     points = entry_points.named(ENTRY_POINT_GROUP)[name]
     if len(points) > 1:
