@@ -1,8 +1,13 @@
 """Which backends the tests of decode programs run on, and a model that many of them run."""
 
+import io
+import sys
+from types import SimpleNamespace
+
 import pytest
 
 from tensor_ops import backends, get_available_backends
+from tensor_ops.__main__ import main
 from tensor_ops_decode import PersistentKernel, reference
 
 
@@ -111,3 +116,21 @@ def _available(request, name):
             pytest.fail(message)
         pytest.skip(message)
     return name
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run a command in this process: another one would start for half a second."""
+
+    def run(*words, stdin=""):
+        source = io.TextIOWrapper(io.BytesIO(stdin.encode()), "utf-8")
+        monkeypatch.setattr(sys, "stdin", source)
+        capsys.readouterr()  # what was printed where the model was made
+        try:
+            status = main(list(map(str, words)))
+        except SystemExit as wrong_usage:
+            status = wrong_usage.code
+        stdout, stderr = capsys.readouterr()
+        return SimpleNamespace(returncode=status, stdout=stdout, stderr=stderr)
+
+    return run

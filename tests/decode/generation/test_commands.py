@@ -1,37 +1,16 @@
 """``tensor-ops generate`` and ``tensor-ops export``."""
 
-import io
 import json
 import os
 import signal
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 
 import tensor_ops_decode
 from byte_models import SPARE, save_model
-from tensor_ops.__main__ import main
 from tensor_ops_decode import Program
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run a command in this process: another one would start for half a second."""
-
-    def run(*words, stdin=""):
-        source = io.TextIOWrapper(io.BytesIO(stdin.encode()), "utf-8")
-        monkeypatch.setattr(sys, "stdin", source)
-        capsys.readouterr()  # what was printed where the model was made
-        try:
-            status = main(list(map(str, words)))
-        except SystemExit as wrong_usage:
-            status = wrong_usage.code
-        stdout, stderr = capsys.readouterr()
-        return SimpleNamespace(returncode=status, stdout=stdout, stderr=stderr)
-
-    return run
 
 
 def run_process(*words, **variables):

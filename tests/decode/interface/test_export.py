@@ -14,7 +14,6 @@ from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program.records import Limits
 from tensor_ops_decode.weights import open_weights
 from tensor_ops_decode.weights.safetensors import open_safetensors
-from test_commands import run
 from whole_programs import tensors_of
 from wrong_programs import text_with
 
@@ -158,7 +157,7 @@ def test_a_closed_kernel_is_not_exported(kernel, tmp_path):
         kernel.export(tmp_path / "exported")
 
 
-def test_the_command_makes_the_folder(folder, tmp_path):
+def test_the_command_makes_the_folder(run, folder, tmp_path):
     options = "--backend=python --max-seq-length=64 --max-num-batched-requests=2 --quantize=q4_0"
     options += " --max-num-batched-tokens=32 --cache-dtype=int8 --activations=float32"
     done = run("export", folder, tmp_path / "exported", *options.split())
@@ -172,7 +171,7 @@ def test_the_command_makes_the_folder(folder, tmp_path):
     assert (described["activations"], described["end_tokens"]) == ("float32", [256])
 
 
-def test_the_command_fails_with_one_line_and_status_1(folder, tmp_path):
+def test_the_command_fails_with_one_line_and_status_1(run, folder, tmp_path):
     for output, message in ((tmp_path, "exists already"), (tmp_path / "a/b", "is no folder")):
         done = run("export", folder, output, "--backend=python")
         assert (done.returncode, done.stderr.count("\n")) == (1, 1)
