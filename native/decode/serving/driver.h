@@ -2,7 +2,8 @@
 // steps in a row, and runs none after a failure, after close() or in a forked child. So an executor
 // (executor.h) has nothing to do but to compute.
 //
-// Tested by tests/decode/executors/test_steps_in_a_row.py and tests/decode/executors/test_wrong_steps.py.
+// Tested by tests/decode/executors/test_steps_in_a_row.py and
+// tests/decode/executors/test_wrong_steps.py.
 #pragma once
 
 #include <cstdint>

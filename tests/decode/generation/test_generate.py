@@ -26,7 +26,7 @@ def test_a_program_is_checked_once_and_by_an_executor_in_python_that_reads_it(
 ):
     checked, check = [], program.check_program
 
-    def noting(each, inferred):
+    def noting(each, inferred=None):
         checked.append(each)
         check(each, inferred)
 

@@ -8,7 +8,8 @@ from typing import Any
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program.node_rules import TOKENS, InferredValue, outputs_of
-from tensor_ops_decode.program.program import Cache, Limits, Node, Program, State, Tensor, Value
+from tensor_ops_decode.program.program import Program, of_checked_nodes
+from tensor_ops_decode.program.records import Cache, Limits, Node, Parts, State, Tensor, Value
 from tensor_ops_decode.program.rules import given_to
 
 __all__ = ["Builder"]
@@ -179,5 +180,5 @@ class Builder:
         """Return the program, with the values that a caller may read after a step."""
         values = {name: each.value for name, each in self._values.items() if name != TOKENS.name}
         caches = {name: self._caches[name] for name in self._used_caches}
-        parts = self.limits, self._tensors, caches, values, self.nodes, tuple(outputs)
-        return Program(*parts, self._values)
+        parts = Parts(self.limits, self._tensors, caches, values, self.nodes, tuple(outputs))
+        return of_checked_nodes(parts, self._values)

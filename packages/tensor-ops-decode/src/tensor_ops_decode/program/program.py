@@ -10,7 +10,7 @@ import functools
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, InitVar, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -20,7 +20,7 @@ from tensor_ops_decode.program.node_rules import InferredValue, check_names
 from tensor_ops_decode.program.records import Cache, Limits, Node, Parts, State, Tensor, Value
 from tensor_ops_decode.program.rules import check_program
 
-__all__ = ["Cache", "Limits", "Node", "Program", "State", "Tensor", "Value"]
+__all__ = ["Cache", "Limits", "Node", "Program", "State", "Tensor", "Value", "of_checked_nodes"]
 
 FORMAT, VERSION = "tensor-ops program", 2
 
@@ -46,10 +46,8 @@ class Program(Parts):
     True
     """
 
-    inferred: InitVar[Mapping[str, InferredValue] | None] = None  # by a builder
-
-    def __post_init__(self, inferred: Mapping[str, InferredValue] | None) -> None:
-        check_program(self, inferred)
+    def __post_init__(self) -> None:
+        check_program(self)
 
     def to_json(self) -> str:
         """Return the program as the JSON that executors read."""
@@ -91,6 +89,14 @@ class Program(Parts):
             written = ", ".join(f"{name} [{of.rows}, {of.columns}]" for name, of in results)
             lines.append(f"{written} = {node.kind}({', '.join(words)})")
         return "\n".join(lines)
+
+
+def of_checked_nodes(parts: Parts, inferred: Mapping[str, InferredValue]) -> Program:
+    """Return the program of nodes that were checked one by one, and what they write, by name."""
+    program = object.__new__(Program)  # without its __post_init__, which checks each node
+    vars(program).update(vars(parts))
+    check_program(program, inferred)
+    return program
 
 
 def _typed(where: str, data: Any, hint: Any) -> Any:
