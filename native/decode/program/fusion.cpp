@@ -70,12 +70,11 @@ class Fusion {
     return phase;
   }
 
-  // Unless the residual is only made after the product.
+  // Lets the phase add the residual, unless that is only made after the product.
   void add_residual(Phase& phase, std::size_t sum) {
     const auto& added = program_.nodes[sum].inputs;
     const std::size_t residual = added[0] == output_of(phase.main) ? added[1] : added[0];
     if (writer_[residual] != kAbsent && writer_[residual] > phase.main) return;
-    phase.sum = sum;
     phase.residual = residual;
     phase.reads.push_back(residual);
     write_as(phase, sum);

@@ -16,8 +16,7 @@ struct Phase {
   std::size_t main;                  // the product, or the node alone
   std::size_t before = kAbsent;      // the norm or gate, a node, whose rows the product multiplies
   std::size_t after = kAbsent;       // the gate, a node, of what the product gives
-  std::size_t sum = kAbsent;         // the node that adds the residual
-  std::size_t residual = kAbsent;    // a value
+  std::size_t residual = kAbsent;    // a value that is added to what the product gives
   std::vector<std::size_t> nodes{};  // all of them, in order
   std::vector<std::size_t> reads{}, writes{};  // values
 };
