@@ -75,7 +75,7 @@ def measure(
     samples: Samples,
     progress: Callable[[int, int], None] = lambda done, size: None,
 ) -> None:
-    """Read a prompt with a kernel, and decode so many tokens after it in rounds.
+    """Read a prompt, then decode `new_tokens` tokens after it, in rounds.
 
     The kernel is compiled, and without guesses; its requests are forgotten. The prompt is as
     `random_prompt` returns it. Each measurement is appended to the samples at once, so that an
