@@ -193,6 +193,9 @@ def torch(session: nox.Session) -> None:
     only = ["--backend=torch", "--require-backend=torch"]
     session.run("pytest", *PARALLEL, CONFORMANCE, *only, NO_LEVELS)
     run_at_once(session, "pytest", "-q", *SAMPLE_OF_PROCESSORS, envs=lesser_processors(session))
+    # At last: these are other versions than those of the tests above.
+    install_group(session, "kernels")
+    session.run("pytest", "-q", "--pages=kernels", BLOCKS, f"{TORCH}/tests/test_kernel_layers.py")
 
 
 @nox.session

@@ -50,7 +50,7 @@ PAGES = sorted(
 )
 # It is followed in a copy of the checkout, by test_contributing.py.
 CONTRIBUTING = Path("CONTRIBUTING.md")
-NEEDS = re.compile(r"<!-- needs: (opencl|cuda|torch|vllm) -->")
+NEEDS = re.compile(r"<!-- needs: (opencl|cuda|torch|kernels|vllm) -->")
 
 
 def pytest_generate_tests(metafunc):

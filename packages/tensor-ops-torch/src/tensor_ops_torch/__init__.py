@@ -70,6 +70,7 @@ _LATER = {
     "NVIDIAArchitecture": "hardware.config",
     "NVIDIABackend": "backends.nvidia",
     "NVIDIAConfig": "hardware.config",
+    "OpLayer": "kernel_layers",
     "RefusedSettingError": "decoding.errors",
     "TPUBackend": "backends.tpu",
     "TPUCompilationMode": "hardware.config",
@@ -85,6 +86,7 @@ _LATER = {
     "create_backend": "backends",
     "decoder": "decoding.decoder",
     "generation_settings": "decoding.generation_settings",
+    "kernel_mapping": "kernel_layers",
     "load_checkpoint": "checkpoint",
     "save_checkpoint": "checkpoint",
 }
