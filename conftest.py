@@ -50,7 +50,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--pages",
         metavar="PACKAGE",
-        help="follow the pages of the documentation that need it: opencl, cuda, torch, kernels or vllm",
+        help="follow the pages that need it: opencl, cuda, torch, kernels or vllm",
     )
     parser.addoption(
         "--launcher",
