@@ -58,6 +58,7 @@ CHECKS = [
     "tests",
     "cuda",
     "torch",
+    "decode",
     "opencl",
     "conformance",
     "docs",
@@ -68,6 +69,8 @@ CHECKS = [
 
 # The levels are those of the C++ backend, which the session `conformance` tests.
 NO_LEVELS = f"--ignore={CONFORMANCE}/test_levels.py"
+# The decode engine, what starts ranks of it, and what runs models.
+OF_DECODING = (DECODE, "tests/decode", "tests/ranks", "tests/examples")
 # The code blocks of the pages, of which --pages chooses those that need a package.
 BLOCKS = "tests/docs/test_pages.py::test_blocks_run"
 # What is for a machine with a GPU, on the emulated device.
@@ -105,9 +108,19 @@ def tests(session: nox.Session) -> None:
     install_group(session, "test", "peers", "decode", "jax", "mpich")
     install_model(session)
     install_language_model(session)
-    elsewhere = (CONFORMANCE, "tests/ci", "tests/wheels", OPENCL, CUDA, TORCH)
+    elsewhere = (CONFORMANCE, "tests/ci", "tests/wheels", OPENCL, CUDA, TORCH, *OF_DECODING)
     everything = ["tests", "packages", *(f"--ignore={folder}" for folder in elsewhere)]
     session.run("pytest", *BY_FILE, *(session.posargs or everything))
+
+
+@nox.session
+def decode(session: nox.Session) -> None:
+    """Run the tests of the decode engine, with models and on several ranks, and of the examples."""
+    install_packages(session)
+    install_group(session, "test", "peers", "decode", "mpich")
+    install_model(session)
+    install_language_model(session)
+    session.run("pytest", *BY_FILE, *(session.posargs or OF_DECODING))
 
 
 @nox.session
@@ -132,10 +145,9 @@ def opencl(session: nox.Session) -> None:
     install_packages(session)
     install_group(session, "test")
     opencl_driver(session)
-    only = ["--require-backend=opencl", "--pages=opencl"]
-    if not session.posargs:
-        session.run("pytest", *BY_GROUP, CONFORMANCE, "--backend=opencl", *only, NO_LEVELS)
-    session.run("pytest", *BY_GROUP, *only, *(session.posargs or [TENTH_OP, BLOCKS, OPENCL]))
+    only = ["--backend=opencl", "--require-backend=opencl", "--pages=opencl", NO_LEVELS]
+    everything = [CONFORMANCE, TENTH_OP, BLOCKS, OPENCL]
+    session.run("pytest", *BY_GROUP, *only, *(session.posargs or everything))
 
 
 @nox.session
@@ -167,13 +179,11 @@ def cuda(session: nox.Session) -> None:
     install_group(session, "test", "cuda-test", "peers", "decode")
     environment = cuda_compiler(session)
     session.install(f"./{CORE}", f"./{DECODE}", emulated_cuda_wheel(session))
-    only = ["--require-backend=cuda", "--pages=cuda"]
-    if session.posargs:
-        session.run("pytest", "-q", *only, *session.posargs, env=environment)
-        return
-    session.run("pytest", *BY_GROUP, *only, GPU_CHECK, BLOCKS, CUDA, env=environment)
-    session.run("pytest", *PARALLEL, *only, CONFORMANCE, "--backend=cuda", NO_LEVELS)
-    session.run("pytest", *BY_GROUP, *only, *CONTRACT_OF_EXECUTORS, "--backend=cuda")
+    only = ["--backend=cuda", "--require-backend=cuda", "--pages=cuda", NO_LEVELS]
+    everything = [CONFORMANCE, GPU_CHECK, BLOCKS, CUDA]
+    session.run("pytest", *BY_GROUP, *only, *(session.posargs or everything), env=environment)
+    if not session.posargs:
+        session.run("pytest", *BY_GROUP, *only, *CONTRACT_OF_EXECUTORS, env=environment)
 
 
 @nox.session
@@ -185,13 +195,12 @@ def torch(session: nox.Session) -> None:
     install_packages(session)
     # At once, for the sake of PyTorch's version.
     session.install(f"./{TORCH}", *requirements("test", "peers", "onnx"))
+    only = ["--backend=torch", "--require-backend=torch", "--pages=torch", NO_LEVELS]
     if session.posargs:
-        session.run("pytest", "-q", "--pages=torch", *session.posargs)
+        session.run("pytest", "-q", *only, *session.posargs)
         return
     fuzzed = "tests/fuzz/test_found.py::test_any[swapped_modules]"
-    session.run("pytest", *PARALLEL, "--pages=torch", BLOCKS, TORCH, fuzzed)
-    only = ["--backend=torch", "--require-backend=torch"]
-    session.run("pytest", *PARALLEL, CONFORMANCE, *only, NO_LEVELS)
+    session.run("pytest", *PARALLEL, *only, CONFORMANCE, BLOCKS, TORCH, fuzzed)
     run_at_once(session, "pytest", "-q", *SAMPLE_OF_PROCESSORS, envs=lesser_processors(session))
     # At last: these are other versions than those of the tests above.
     install_group(session, "kernels")
