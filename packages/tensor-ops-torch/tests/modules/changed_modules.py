@@ -6,8 +6,6 @@ import torch
 import torch.nn.functional as F  # noqa: N812 -- as most models have it
 from torch import nn
 
-ACTIVATION = functools.partial(F.gelu, approximate="none")
-
 
 class Norm(nn.Module):
     def __init__(self):
@@ -15,37 +13,25 @@ class Norm(nn.Module):
         self.weight = nn.Parameter(torch.linspace(0.5, 1.5, 16))
         self.eps = 1e-5
 
-    def inverse(self, x, *, power=2):
-        return torch.rsqrt(x.pow(power).mean(min(-1, 0), keepdim=True) + self.eps)
+    def inverse(self, x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
 
-    def forward(self, x, axis=-1):
-        return x * self.inverse(x) * self.weight
+    def forward(self, x):
+        y = self.inverse(x.float()).type_as(x)
+        return y * self.weight
 
 
-class Middle(Norm):
+class Derived(Norm):
     pass
 
 
-class Derived(Middle):
-    def forward(self, x):
-        return super().forward(x)
-
-
-class Overriding(Norm):
-    def inverse(self, x):
-        return super().inverse(x)
-
-
 class ByPartial(nn.Module):
-    def forward(self, x):
-        return ACTIVATION(x)
-
-
-class ByConstant(nn.Module):
-    approximate = "none"
+    def __init__(self):
+        super().__init__()
+        self.act = functools.partial(F.gelu, approximate="none")
 
     def forward(self, x):
-        return F.gelu(x, approximate=self.approximate)
+        return self.act(x)
 
 
 class OfEps(nn.Module):
@@ -53,8 +39,11 @@ class OfEps(nn.Module):
         super().__init__()
         self.eps = 1e-5
 
-    def forward(self, x):
+    def inverse(self, x):
         return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
+
+    def forward(self, x):
+        return self.inverse(x.float()).type_as(x)
 
 
 class Gated(nn.Module):

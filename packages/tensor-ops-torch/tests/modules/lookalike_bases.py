@@ -1,7 +1,5 @@
 """The modules that lookalikes resemble, and changes that many of them go through."""
 
-import math
-
 import torch
 import torch.nn.functional as F  # noqa: N812 -- as most models have it
 from lookalikes import EVENTS, INNER, WIDTH, of
@@ -19,20 +17,11 @@ class Norm(nn.Module):
 
 class LlamaNorm(Norm):
     def forward(self, x):
-        y = x.to(torch.float32)
-        variance = y.pow(2).mean(-1, keepdim=True)
-        y = y * torch.rsqrt(variance + self.eps)
-        return self.weight * y.to(x.dtype)
-
-
-class PlainNorm(Norm):
-    def forward(self, x):
-        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight
-
-
-class FunctionNorm(Norm):
-    def forward(self, x):
-        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+        dtype = x.dtype
+        x = x.to(torch.float32)
+        variance = x.pow(2).mean(-1, keepdim=True)
+        x = x * torch.rsqrt(variance + self.eps)
+        return self.weight * x.to(dtype)
 
 
 class GemmaNorm(Norm):
@@ -40,48 +29,13 @@ class GemmaNorm(Norm):
         return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
 
     def forward(self, x):
-        return (self._norm(x.float()) * (1.0 + self.weight.float())).type_as(x)
-
-
-class HandLayerNorm(Norm):
-    def __init__(self, n=WIDTH, eps=1e-5):
-        super().__init__(n, eps)
-        self.bias = nn.Parameter(torch.randn(n) / 2)
-
-    def forward(self, x):
-        u = x.mean(-1, keepdim=True)
-        s = (x - u).pow(2).mean(-1, keepdim=True)
-        return self.weight * ((x - u) / torch.sqrt(s + self.eps)) + self.bias
+        y = self._norm(x.float())
+        y = y * (1.0 + self.weight.float())
+        return y.type_as(x)
 
 
 class Activation(nn.Module):
     """A module without parameters."""
-
-
-class Swish(Activation):
-    def forward(self, x):
-        return x * torch.sigmoid(x)
-
-
-class SwishByFunction(Activation):
-    def forward(self, x):
-        return F.silu(x)
-
-
-class Gelu(Activation):
-    def forward(self, x):
-        return F.gelu(x)
-
-
-class TanhGelu(Activation):
-    def forward(self, x):
-        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * torch.pow(x, 3))
-        return 0.5 * x * (1 + torch.tanh(inner))
-
-
-class Softmax(Activation):
-    def forward(self, x):
-        return F.softmax(x, dim=-1)
 
 
 class Gated(nn.Module):
@@ -127,8 +81,6 @@ class FusedGLU(Wide):
 
 for _base, _op in {
     Norm: LlamaNorm,
-    HandLayerNorm: HandLayerNorm,
-    Activation: Swish,
     Gated: SwiGLU,
     Wide: FusedGLU,
 }.items():
@@ -154,18 +106,7 @@ TorchRMSNorm = drawn(lambda: nn.RMSNorm(WIDTH, eps=1e-5))
 TorchLayerNorm = drawn(lambda: nn.LayerNorm(WIDTH))
 
 
-def by_hand(x, eps):
-    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
-
-
 small = of(4, WIDTH, scale=3e-3)
-
-
-class SumInsteadOfMean(Norm):
-    def forward(self, x):
-        y = x.to(torch.float32)
-        y = y * torch.rsqrt(y.pow(2).sum(-1, keepdim=True) + self.eps)
-        return self.weight * y.to(x.dtype)
 
 
 def forward_on_the_instance(module, patch):
@@ -182,9 +123,6 @@ def pre_hook(module, patch):
 
 def post_hook(module, patch):
     module.register_forward_hook(lambda module, args, result: result + args[0])
-
-
-WRITTEN = (LlamaNorm, PlainNorm, GemmaNorm, FunctionNorm, HandLayerNorm, nn.RMSNorm, nn.LayerNorm)
 
 
 class Config:
@@ -213,16 +151,3 @@ def global_hook_that_writes(module, patch):
 class SigmoidGelu(Activation):
     def forward(self, x):
         return x * torch.sigmoid(1.702 * x)
-
-
-class Base(Norm):
-    def power(self, x):
-        return x.pow(2)
-
-    def scale(self):
-        return self.weight
-
-    def forward(self, x):
-        y = x.float()
-        y = y * torch.rsqrt(self.power(y).mean(-1, keepdim=True) + self.eps)
-        return self.scale() * y.to(x.dtype)

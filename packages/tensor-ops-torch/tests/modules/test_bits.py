@@ -8,6 +8,7 @@ import os
 import pytest
 import torch
 from same_bits import MODES, assert_same, bits
+from small_models import GemmaNorm
 from torch import nn
 from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -30,17 +31,6 @@ WIDTHS = (1, 2, 3, 8, 60, 64, 100, 768, 4096, 5000)
 ROWS = 256
 # NumPy has no threads between which rows part.
 ROWS_OF_PYTHON = 64
-
-
-class GemmaNorm(nn.Module):
-    def __init__(self, n):
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(n))
-        self.eps = 1e-6
-
-    def forward(self, x):
-        y = x.float() * torch.rsqrt(x.float().square().mean(-1, keepdim=True) + self.eps)
-        return (y * (1.0 + self.weight.float())).type_as(x)
 
 
 class Moved(nn.Module):
@@ -82,8 +72,10 @@ class FusedMLP(nn.Module):
         self.both, self.down, self.act = MovedTwice(), Moved(3), act
 
     def forward(self, x):
-        gate, up = self.both(x).chunk(2, dim=-1)
-        return self.down(up * self.act(gate))
+        up = self.both(x)
+        gate, up = up.chunk(2, dim=-1)
+        up = up * self.act(gate)
+        return self.down(up)
 
 
 class FunctionalMLP(nn.Module):

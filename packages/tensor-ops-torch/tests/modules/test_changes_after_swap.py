@@ -8,14 +8,11 @@ import changed_modules
 import pytest
 import torch
 from changed_modules import (
-    ACTIVATION,
-    ByConstant,
     ByPartial,
     Derived,
     Gated,
-    Middle,
     Norm,
-    Overriding,
+    OfEps,
     after,
     plus_one,
     with_and_without_swap,
@@ -45,10 +42,10 @@ def of_file(name, value):
 
 
 def keyword_of_partial(module, patch):
-    patch.setitem(ACTIVATION.keywords, "approximate", "tanh")
+    patch.setitem(module.act.keywords, "approximate", "tanh")
 
 
-def inverse_of_other(self, x, *, power):
+def inverse_of_other(self, x):
     return x + 1
 
 
@@ -67,26 +64,17 @@ CHANGES = {
     "forward of the class": (Norm, of(Norm, "forward", plus_one)),
     "forward of the class, static": (Norm, of(Norm, "forward", staticmethod(torch.tanh))),
     "forward of the class, an object": (Norm, of(Norm, "forward", _Called())),
-    "forward of a base": (Middle, of(Norm, "forward", plus_one)),
-    "forward that super finds": (Derived, of(Norm, "forward", plus_one)),
-    "forward that super finds earlier": (Derived, of(Middle, "forward", plus_one)),
-    "defaults": (Norm, of(Norm.inverse, "__kwdefaults__", {"power": 4})),
-    "keyword default": (Norm, lambda _, patch: patch.setitem(
-        Norm.inverse.__kwdefaults__, "power", 4)),
-    "code of forward": (Norm, of(Norm.forward, "__code__", (lambda self, x, axis: x + 1).__code__)),
+    "forward of a base": (Derived, of(Norm, "forward", plus_one)),
+    "code of forward": (Norm, of(Norm.forward, "__code__", plus_one.__code__)),
     "code of a method": (Norm, of(Norm.inverse, "__code__", inverse_of_other.__code__)),
     "method of the class": (Norm, of(Norm, "inverse", plus_one)),
-    "method of a base": (Overriding, of(Norm, "inverse", plus_one)),
     "method in a subclass": (Derived, of(Derived, "inverse", plus_one)),
     "method of the module's own class": (Norm, of_own_class("inverse", plus_one)),
     "method of the module": (Norm, of_module("inverse", torch.tanh)),
     "forward of the module": (Norm, of_module("forward", torch.tanh)),
-    "global": (ByPartial, of_file("ACTIVATION", functional.silu)),
+    "function that it holds": (ByPartial, of_module("act", functional.silu)),
     "keyword of a partial": (ByPartial, keyword_of_partial),
     "module in a global": (Norm, of_file("torch", OTHER)),
-    "constant of the class": (ByConstant, of(ByConstant, "approximate", "tanh")),
-    "constant turned property": (
-        ByConstant, of(ByConstant, "approximate", property(lambda self: "tanh"))),
     "parameter hidden by the class": (Norm, of(Norm, "weight", 3.0)),
     "parameter hidden by a property": (Norm, of(Norm, "weight", property(lambda self: 3.0))),
     "child hidden by a property": (Gated, of(Gated, "act", property(lambda self: torch.tanh))),
@@ -94,9 +82,8 @@ CHANGES = {
 }  # fmt: skip
 # A compiler looks for these only when it compiles, in any module.
 ONLY_BEFORE_A_CALL = {
-    "global that hides a builtin": (Norm, of_file("min", max)),
     "property in the place of an attribute": (
-        changed_modules.OfEps, of(changed_modules.OfEps, "eps", property(lambda self: 2.0))),
+        OfEps, of(OfEps, "eps", property(lambda self: 2.0))),
     "parameter hidden by the module": (Norm, of_module("weight", torch.full((16,), 3.0))),
     "child hidden by the module": (Gated, of_module("act", nn.Tanh())),
 }  # fmt: skip
@@ -151,16 +138,15 @@ def test_copies_see_changes(way, monkeypatch):
     model, x = nn.Sequential(Derived()), torch.randn(3, 16)
     swap_modules(model, strict=True)
     copied = way(model)
-    monkeypatch.setattr(Middle, "forward", plus_one, raising=False)
+    monkeypatch.setattr(Norm, "forward", plus_one)
     assert torch.equal(copied(x), x + 1)
 
 
 @pytest.mark.parametrize(
     ("make", "change"),
     [
-        (Derived, of(Middle, "forward", plus_one)),
-        (ByPartial, keyword_of_partial),
-        (Norm, of_file("min", max)),
+        (Derived, of(Norm, "forward", plus_one)),
+        (Norm, of_file("torch", OTHER)),
     ],
 )
 def test_a_saved_module_whose_code_is_another_is_its_own(make, change, monkeypatch):
@@ -172,19 +158,3 @@ def test_a_saved_module_whose_code_is_another_is_its_own(make, change, monkeypat
         loaded = pickle.loads(saved)
     assert type(loaded[0]) is make
     torch.testing.assert_close(loaded(x), model(x))
-
-
-def test_a_global_that_no_call_needs_may_be_missing():
-    model = nn.Sequential(_Branching())
-    assert swap_modules(model, strict=True).counts == {"silu": 1}
-
-
-class _Branching(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.other = False
-
-    def forward(self, x):
-        if self.other:
-            return not_there(x)  # noqa: F821
-        return functional.silu(x)

@@ -7,16 +7,10 @@ import math
 import pytest
 import torch
 from lookalike_bases import (
-    WRITTEN,
-    FunctionNorm,
     GemmaNorm,
-    HandLayerNorm,
     LlamaNorm,
-    Norm,
-    PlainNorm,
     TorchLayerNorm,
     TorchRMSNorm,
-    by_hand,
     drawn,
     forward_on_the_instance,
     plus_one,
@@ -40,108 +34,16 @@ from torch.nn.utils import parametrize
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 CASES = Lookalikes()
-add, lookalike = CASES.add, CASES.lookalike
-
-
-@lookalike(setting(scale=2.0))
-class ScaleOfOne(Norm):
-    def __init__(self):
-        super().__init__()
-        self.scale = 1.0
-
-    def forward(self, x):
-        return self.weight * by_hand(x.float(), self.eps).to(x.dtype) * self.scale
-
-
-@lookalike(setting(enabled=False), setting(enabled=True))
-class Enabled(Norm):
-    def __init__(self):
-        super().__init__()
-        self.enabled = True
-
-    def forward(self, x):
-        if not self.enabled:
-            return x
-        return self.weight * by_hand(x.float(), self.eps).to(x.dtype)
-
-
-@lookalike(setting(shift=1.0))
-class ShiftOfZero(Norm):
-    def __init__(self):
-        super().__init__()
-        self.shift = 0.0
-
-    def forward(self, x):
-        return (self.weight + self.shift) * by_hand(x.float(), self.eps).to(x.dtype)
-
-
-class TwoEps(Norm):
-    def __init__(self):
-        super().__init__()
-        self.a_eps = self.variance_epsilon = self.z_eps = self.eps
-
-    def forward(self, x):
-        return self.weight * by_hand(x.float(), self.variance_epsilon).to(x.dtype)
-
-
-unused = setting(eps=0.5, a_eps=0.25, z_eps=0.75)
-
-
-add("eps of equal values", TwoEps, unused, setting(variance_epsilon=0.5), setting(z_eps=9.0))
-
-
-class EpsTwoOfTwo(Norm):
-    """Two attributes take part, and only their sum is the eps."""
-
-    def __init__(self):
-        super().__init__()
-        self.eps, self.more = 1e-5, 0.0
-
-    def forward(self, x):
-        return self.weight * by_hand(x.float(), self.eps + self.more).to(x.dtype)
-
-
-add("eps is a sum", EpsTwoOfTwo, setting(more=0.5), setting(eps=0.5, more=0.0))
-
-
-class ExponentAsAttribute(Norm):
-    def __init__(self):
-        super().__init__()
-        self.power, self.axis, self.keep, self.cast = 2, -1, True, torch.float32
-
-    def forward(self, x):
-        y = x.to(self.cast)
-        y = y * torch.rsqrt(y.pow(self.power).mean(self.axis, keepdim=self.keep) + self.eps)
-        return self.weight * y.to(x.dtype)
-
-
-add("power changes", ExponentAsAttribute, setting(power=4))
-
-
-add("axis changes", ExponentAsAttribute, setting(axis=0))
-
-
-add("axes change", ExponentAsAttribute, setting(axis=(0, -1)))
-
-
-add("keepdim changes", ExponentAsAttribute, setting(keep=False), inputs=of(WIDTH, WIDTH))
-
-
-add("cast changes", ExponentAsAttribute, setting(cast=torch.float16))
-
-
-add("cast to integers", ExponentAsAttribute, setting(cast=torch.int32))
+add = CASES.add
 
 
 NORMS = {
     "llama": LlamaNorm,
-    "plain": PlainNorm,
     "gemma": GemmaNorm,
-    "function": FunctionNorm,
     "torch": TorchRMSNorm,
     "layer": TorchLayerNorm,
-    "layer by hand": HandLayerNorm,
 }
+WRITTEN = (LlamaNorm, GemmaNorm, nn.RMSNorm, nn.LayerNorm)
 
 
 def parameter(*shape, dtype=None):
@@ -249,10 +151,8 @@ STATES = {
 }
 
 
-for _kind, (_state_name, _change) in itertools.product(
-    ("llama", "gemma", "torch", "layer", "layer by hand"), STATES.items()
-):
-    add(f"{_kind}: {_state_name}", NORMS[_kind], _change, dtypes=SINGLE, inputs=small)
+for (_kind, _norm), (_state_name, _change) in itertools.product(NORMS.items(), STATES.items()):
+    add(f"{_kind}: {_state_name}", _norm, _change, dtypes=SINGLE, inputs=small)
 
 
 add("shape of RMSNorm", TorchRMSNorm, setting(normalized_shape=(3, WIDTH)), dtypes=SINGLE)
@@ -264,17 +164,6 @@ add("shape of LayerNorm", TorchLayerNorm, setting(normalized_shape=(32,)), dtype
 add("bias of None", TorchLayerNorm, setting(bias=None), dtypes=SINGLE)
 
 
-add("bias by hand of None", HandLayerNorm, setting(bias=None), dtypes=SINGLE)
-
-
-add(
-    "bias of one number",
-    HandLayerNorm,
-    setting(bias=lambda: nn.Parameter(torch.ones(1))),
-    dtypes=SINGLE,
-)
-
-
 add(
     "shapes of two axes",
     drawn(lambda: nn.LayerNorm((3, WIDTH))),
@@ -283,8 +172,4 @@ add(
 )
 
 
-OPS = {
-    "eps of two": TwoEps,
-    "scale of one": ScaleOfOne,
-    **NORMS,
-}
+OPS = NORMS

@@ -4,111 +4,40 @@ import re
 
 import pytest
 import torch
-from small_models import Fused, Gated, HandMadeLayerNorm, Norm, draw
+from lookalike_bases import LlamaNorm
+from small_models import Fused, SwiGLU, draw
 from torch import nn
 from torch.nn import functional
 from torch.nn.utils import parametrize
+from transformers.models.pocket_tts.modeling_pocket_tts import PocketTTSFlowLayerNorm
 
 from tensor_ops_torch import restore_model, swap_modules, swap_report
 
 
-class EpsOutside(Norm):
+class WithBias(LlamaNorm):
     def forward(self, x):
-        return self.weight * x / (x.square().mean(-1, keepdim=True).sqrt() + self.epsilon)
+        return super().forward(x) + self.bias
 
 
-class EpsAsMaximum(Norm):
-    def forward(self, x):
-        return self.weight * x / x.square().mean(-1, keepdim=True).clamp(min=self.epsilon).sqrt()
-
-
-class Unbiased(Norm):
-    def forward(self, x):
-        x = x - x.mean(-1, keepdim=True)
-        variance = x.square().sum(-1, keepdim=True) / (x.shape[-1] - 1)
-        return self.weight * x * torch.rsqrt(variance + self.epsilon)
-
-
-class Length(Norm):
-    def forward(self, x):
-        return self.weight * functional.normalize(x, dim=-1)
-
-
-class Partial(Norm):
-    """The mean of the squares of a part of the row, as in pRMSNorm."""
-
-    def forward(self, x):
-        return self.weight * x * self.inverse(x[..., : x.shape[-1] // 2])
-
-
-class ConstantStatistics(Norm):
-    """The same results, other gradients."""
-
-    def forward(self, x):
-        return self.weight * x * self.inverse(x).detach()
-
-
-class WithoutGradients(Norm):
+class Decorated(LlamaNorm):
     @torch.no_grad()
     def forward(self, x):
-        return self.weight * x * self.inverse(x)
+        return super().forward(x)
 
 
-class NoisyInTraining(Norm):
-    def forward(self, x):
-        y = self.weight * x * self.inverse(x)
-        return y + 0.01 * torch.randn_like(y) if self.training else y
-
-
-class WithBias(Norm):
-    def __init__(self):
-        super().__init__()
-        self.bias = nn.Parameter(torch.zeros(64))
-
-    def forward(self, x):
-        return self.weight * x * self.inverse(x) + self.bias
-
-
-class WithScale(Norm):
-    def __init__(self):
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(()))
-
-    def forward(self, x):
-        return self.weight * x * self.inverse(x) * self.scale
-
-
-class WithBuffer(Norm):
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("count", torch.zeros(()))
-
-    def forward(self, x):
-        self.count += 1
-        return self.weight * x * self.inverse(x)
-
-
-class TwoInputs(Norm):
-    def forward(self, x, gate):
-        return self.weight * x * self.inverse(x) * gate
-
-
-class Absolute(Norm):
-    def forward(self, x):
-        return self.weight.abs() * x * self.inverse(x)
-
-
-class InPlace(Norm):
-    def forward(self, x):
-        return x.mul_(self.inverse(x)).mul_(self.weight)
-
-
-class Pickled(Norm):
-    def forward(self, x):
-        return self.weight * x * self.inverse(x)
-
+class Pickled(LlamaNorm):
     def __reduce__(self):
         return (Pickled, ())
+
+
+class Attributes(LlamaNorm):
+    def __getattr__(self, name):
+        return super().__getattr__(name)
+
+
+class Scaled(SwiGLU):
+    def forward(self, x):
+        return self.down(self.act(self.gate(x)) * self.up(x) * 1.01)
 
 
 class QuickGelu(nn.Module):
@@ -121,116 +50,46 @@ class ClippedGelu(nn.Module):
         return functional.gelu(x).clamp(-10, 10)
 
 
-class StraightThrough(nn.Module):
-    def forward(self, x):
-        return x + (functional.silu(x) - x).detach()
+def of_activation(act):
+    module = SwiGLU()
+    module.act = act
+    return module
 
 
-class Dropped(Gated):
-    def __init__(self):
-        super().__init__()
-        self.act, self.dropout = nn.SiLU(), nn.Dropout(0.1)
-
-    def forward(self, x):
-        return self.w2(self.dropout(self.act(self.w1(x)) * self.w3(x)))
+def changed(module, **values):
+    for name, value in values.items():
+        setattr(module, name, value)
+    return module
 
 
-class DroppedWithoutModule(Gated):
-    def __init__(self):
-        super().__init__()
-        self.act = nn.SiLU()
-
-    def forward(self, x):
-        hidden = self.act(self.w1(x)) * self.w3(x)
-        return self.w2(functional.dropout(hidden, 0.1, self.training))
-
-
-class Scaled(Gated):
-    def __init__(self):
-        super().__init__()
-        self.act = nn.SiLU()
-
-    def forward(self, x):
-        return self.w2(self.act(self.w1(x)) * self.w3(x) * 1.01)
-
-
-class Residual(Scaled):
-    def forward(self, x):
-        return x + self.w2(self.act(self.w1(x)) * self.w3(x))
-
-
-class Clamped(Scaled):
-    """As in gpt-oss: a bound on the gate."""
-
-    def forward(self, x):
-        return self.w2(self.act(self.w1(x).clamp(max=7)) * self.w3(x))
-
-
-class SlicedWeights(Scaled):
-    """As Llama once did for tensor parallelism: the linear layers are not called."""
-
-    def forward(self, x):
-        hidden = self.act(functional.linear(x, self.w1.weight)) * self.w3(x)
-        return self.w2(hidden)
-
-
-class HeldFunction(Gated):
-    def __init__(self):
-        super().__init__()
-        self.hidden_act = functional.silu
-
-    def forward(self, x):
-        return self.w2(self.hidden_act(self.w1(x)) * self.w3(x))
-
-
-class OtherActivation(Gated):
-    """The one that it holds is not the one it calls."""
-
-    def __init__(self):
-        super().__init__()
-        self.act = nn.GELU()
-
-    def forward(self, x):
-        return self.w2(functional.silu(self.w1(x)) * self.w3(x))
-
-
-class InPlaceActivation(Scaled):
-    def __init__(self):
-        super().__init__()
-        self.act = nn.SiLU(inplace=True)
-
-    def forward(self, x):
-        return self.w2(self.act(self.w1(x)) * self.w3(x))
-
-
+UNKNOWN = "its forward has the code of none of the known forms"
 REFUSED = {
-    "eps outside of the root": (EpsOutside, r"it computes .* which no op of tensor_ops does"),
-    "eps as a maximum": (EpsAsMaximum, "its forward uses clamp of a tensor, which is no part"),
-    "unbiased variance": (Unbiased, r"it computes .* which no op of tensor_ops does"),
-    "divided by the length": (Length, "its forward uses normalize, which is no part of an op"),
-    "half of the row": (Partial, "its forward takes elements"),
-    "constant statistics": (ConstantStatistics, "its forward uses detach of a tensor"),
-    "no gradients": (WithoutGradients, "its forward is decorated"),
-    "noise": (NoisyInTraining, r"depends on train\(\) and eval\(\)"),
-    "RMSNorm with bias": (WithBias, r"it computes .* \+ self.bias\), which no op"),
-    "another parameter": (WithScale, r"uses scale of shape \(\), expected one axis"),
-    "a buffer": (WithBuffer, "its forward writes to a tensor in place"),
-    "two inputs": (TwoInputs, "its forward takes more than one tensor: gate"),
-    "absolute weights": (Absolute, "its forward uses abs of a tensor"),
-    "in place": (InPlace, "its forward uses mul_ of a tensor"),
-    "its own pickle": (Pickled, "says how it is pickled"),
-    "two axes": (lambda: nn.LayerNorm((4, 8)), r"weight of shape \(4, 8\), expected one axis"),
+    "RMSNorm with bias": (lambda: WithBias(8), rf"{UNKNOWN}.*; trust=\[WithBias\] goes by"),
+    "no gradients": (lambda: Decorated(8), "its forward is decorated"),
+    "its own pickle": (lambda: Pickled(8), "says how it is pickled"),
+    "its own attributes": (lambda: Attributes(8), "has attributes of its own making"),
+    "two axes": (lambda: nn.LayerNorm((4, 8)), r"shape is \(4, 8\), expected one axis"),
+    "weight of two axes": (
+        lambda: changed(LlamaNorm(8), weight=nn.Parameter(torch.ones(4, 8))),
+        r"its weight has shape \(4, 8\), expected one axis",
+    ),
+    "eps of a tensor": (
+        lambda: changed(LlamaNorm(8), eps=torch.tensor(1e-6)),
+        "its eps is of type Tensor",
+    ),
     "float8": (lambda: nn.LayerNorm(8).to(torch.float8_e4m3fn), "float8_e4m3fn, expected one of"),
     "SiLU in place": (lambda: nn.SiLU(inplace=True), "inplace=True"),
     "QuickGELU": (QuickGelu, "it computes quick_gelu, which no op of tensor_ops does"),
-    "clipped": (ClippedGelu, "its forward uses clamp of a tensor"),
-    "straight-through": (StraightThrough, "its forward uses detach of a tensor"),
-    "dropout by function": (DroppedWithoutModule, "its forward uses dropout"),
-    "scaled": (Scaled, r"it computes call w2\(1.01 \* .*, which no op of tensor_ops does"),
-    "residual": (Residual, r"it computes \(call w2\(.*\) \+ x\), which no op"),
-    "clamped": (Clamped, "its forward uses clamp of a tensor"),
-    "weights without calls": (SlicedWeights, "its forward uses linear, which is no part of an op"),
-    "an activation in place": (InPlaceActivation, "activation act cannot be swapped: its forward"),
+    "clipped": (ClippedGelu, UNKNOWN),
+    "scaled": (Scaled, rf"{UNKNOWN} \(the nearest is IdeficsMLP\)"),
+    "an activation in place": (
+        lambda: of_activation(nn.SiLU(inplace=True)),
+        "its activation act cannot be swapped: its forward writes to its input",
+    ),
+    "another activation": (
+        lambda: of_activation(nn.ReLU()),
+        "its activation act cannot be swapped: no op computes it",
+    ),
 }
 
 
@@ -249,8 +108,9 @@ def test_refused(name):
 
 def test_half_types_that_round_at_every_step_are_refused():
     """In bfloat16 a row minus its rounded mean is off by more than a row minus its mean."""
-    assert swap_report(HandMadeLayerNorm()).entries[0].reason is None
-    reason = swap_report(HandMadeLayerNorm().bfloat16()).entries[0].reason
+    assert swap_report(PocketTTSFlowLayerNorm(64, 1e-6)).entries[0].reason is None
+    module = PocketTTSFlowLayerNorm(64, 1e-6).bfloat16()
+    reason = swap_report(module).entries[0].reason
     assert reason.startswith("compared with layer_norm in bfloat16, its result differs")
 
 

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional
+from transformers.models.nanochat.modeling_nanochat import NanoChatRMSNorm
+from transformers.models.olmo.modeling_olmo import OlmoLayerNorm
 
-import tensor_ops_torch
-from tensor_ops_torch import SwapError, restore_model, swap_modules, swap_report
+from tensor_ops_torch import restore_model, swap_modules, swap_report
 
 X = torch.randn(3, 5, 16, generator=torch.Generator().manual_seed(0))
 
@@ -20,25 +21,6 @@ def same(module, counts, x=X, **options):
     torch.testing.assert_close(module(x), right, rtol=1e-5, atol=1e-5)
 
 
-class Olmo(nn.Module):
-    def __init__(self, n):
-        super().__init__()
-        self.normalized_shape = (n,)
-
-    def forward(self, x):
-        wide = x.to(dtype=torch.float32)
-        return functional.layer_norm(wide, self.normalized_shape, None, None, eps=1e-5).to(x.dtype)
-
-
-class Weightless(nn.Module):
-    """Of rows of any length."""
-
-    eps = 1e-6
-
-    def forward(self, x):
-        return x * (x.pow(2).mean(-1, keepdim=True) + self.eps) ** -0.5
-
-
 @pytest.mark.parametrize(
     ("module", "op"),
     [
@@ -46,8 +28,8 @@ class Weightless(nn.Module):
         (nn.LayerNorm(16, bias=False), "layer_norm"),
         (nn.RMSNorm(16, elementwise_affine=False), "rms_norm"),
         (nn.LayerNorm(16, eps=0.1), "layer_norm"),
-        (Olmo(16), "layer_norm"),
-        (Weightless(), "rms_norm"),
+        (OlmoLayerNorm(16), "layer_norm"),
+        (NanoChatRMSNorm(), "rms_norm"),
         (nn.Softmax(-1), "softmax"),
     ],
 )
@@ -61,39 +43,10 @@ def test_a_norm_without_a_weight_keeps_its_length():
     swap_modules(module)
     with pytest.raises(RuntimeError, match="normalized_shape"):
         module(X[..., :8])
-    weightless = Weightless()
+    weightless = NanoChatRMSNorm()
     swap_modules(weightless)
     right = restore_model(copy.deepcopy(weightless))(X[..., :8])
     torch.testing.assert_close(weightless(X[..., :8]), right)
-
-
-class Gated(nn.Module):
-    def __init__(self, *between):
-        super().__init__()
-        self.gate, self.up, self.down = (nn.Linear(16, 16) for _ in range(3))
-        self.act = nn.SiLU()
-        self.first, self.second = between
-
-    def forward(self, x):
-        return self.down(self.second(self.first(self.act(self.gate(x)) * self.up(x))))
-
-
-@pytest.mark.parametrize(
-    "between",
-    [(nn.Dropout(0), nn.Identity()), (nn.Dropout(0.5), nn.LayerNorm(16))],
-    ids=["nothing", "dropout and norm"],
-)
-def test_gated_mlps_with_layers_before_the_last(between):
-    module = Gated(*between)
-    reference = copy.deepcopy(module)
-    assert swap_modules(module, strict=True).counts["silu_mul"] == 1
-    for mode in (True, False):
-        module.train(mode)
-        reference.train(mode)
-        torch.manual_seed(1)
-        found = module(X)
-        torch.manual_seed(1)
-        torch.testing.assert_close(found, reference(X), rtol=1e-5, atol=1e-5)
 
 
 class QuickGelu(nn.Module):
@@ -219,18 +172,9 @@ def test_modules_that_accelerate_offloads():
 
 def test_a_model_that_was_saved_with_another_forward(monkeypatch):
     """Where the code differs from that which was read, nothing is known of it."""
-    model = nn.Sequential(Weightless())
+    model = nn.Sequential(NanoChatRMSNorm())
     swap_modules(model)
-    monkeypatch.setattr(Weightless, "forward", lambda self, x: x + 1)
+    monkeypatch.setattr(NanoChatRMSNorm, "forward", lambda self, x: x + 1)
     with pytest.warns(UserWarning, match="its forward is another one here"):
         copied = copy.deepcopy(model)
-    assert type(copied[0]) is Weightless
-
-
-def test_strict_names_the_line():
-    class Clamped(nn.Module):
-        def forward(self, x):
-            return functional.gelu(x).clamp(max=10)
-
-    with pytest.raises(SwapError, match=r"its forward uses clamp of a tensor.* line \d+"):
-        tensor_ops_torch.prepare_model_with_custom_kernels(Clamped(), strict=True)
+    assert type(copied[0]) is NanoChatRMSNorm

@@ -2,43 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 
 import torch
 from torch import Tensor, nn
 
 from tensor_ops_torch.modules import samples
-from tensor_ops_torch.modules.algebra import Formula, function, power
 from tensor_ops_torch.modules.conditions import Conditions
+from tensor_ops_torch.modules.forms import Activation
 from tensor_ops_torch.modules.recipes import ActivationRecipe
-from tensor_ops_torch.modules.values import X
 from tensor_ops_torch.ops import FORMULAS
 
-__all__ = ["ACTIVATIONS", "FUNCTIONS", "MISSING_OPS", "Activation", "check_activation", "exact"]
-
-Activation = tuple[str, str | None]
-# The ops and their approximations, by their names in formulas.
-FUNCTIONS: dict[str, Activation] = {
-    "silu": ("silu", None),
-    "gelu none": ("gelu", "none"),
-    "gelu tanh": ("gelu", "tanh"),
-    "softmax": ("softmax", None),
-}
-
-
-_K, _CUBIC = math.sqrt(2 / math.pi), 0.044715
-# The ways of writing each.
-ACTIVATIONS: dict[Formula, Activation] = {
-    **{function(name, X): activation for name, activation in FUNCTIONS.items()},
-    X * function("sigmoid", X): FUNCTIONS["silu"],
-    X / (function("exp", -X) + 1): FUNCTIONS["silu"],
-    0.5 * X * (function("erf", X / math.sqrt(2)) + 1): FUNCTIONS["gelu none"],
-    0.5 * X * (function("tanh", _K * (X + _CUBIC * power(X, 3))) + 1): FUNCTIONS["gelu tanh"],
-    0.5 * X * (function("tanh", _K * X * (1 + _CUBIC * X * X)) + 1): FUNCTIONS["gelu tanh"],
-}
-# The names of what models use and no op computes.
-MISSING_OPS = {X * function("sigmoid", 1.702 * X): "quick_gelu"}
+__all__ = ["check_activation", "exact"]
 
 
 def exact(activation: Activation, x: Tensor) -> Tensor:

@@ -8,15 +8,13 @@ import dis
 import functools
 import hashlib
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
 from torch import nn
-
-from tensor_ops_torch.modules.reading import Reading
 
 __all__ = ["Check", "Conditions"]
 
@@ -33,30 +31,34 @@ class Conditions:
 
     watched: tuple[tuple[str, type, Any], ...] = ()  # attributes with the types and values needed
     functions: tuple[tuple[type, str, str], ...] = ()  # classes, names and digests of functions
-    # Classes that ``super()`` looks into, and the functions that they do not have.
-    passed: tuple[tuple[type, str], ...] = ()
     held: tuple[str, ...] = ()  # parameters and children, which nothing of the same name may hide
 
     @classmethod
-    def of(cls, *readings: Reading) -> Conditions:
-        """Return the conditions under which a forward was read, for each of several dtypes."""
-        values = {name: value for each in readings for name, value in each.watched.items()}
-        watched = [(name, _copy_partial(value)) for name, value in sorted(values.items())]
-        functions = set().union(*(each.functions for each in readings))
+    def of(
+        cls,
+        watched: Mapping[str, Any],
+        functions: Iterable[tuple[type, str, Any]],
+        held: Iterable[str],
+    ) -> Conditions:
+        """Return the conditions under which a forward was recognised.
+
+        `watched` are values of attributes, `functions` what runs as which attributes of which
+        classes, `held` the parameters and children.
+        """
+        values = [(name, _copy_partial(value)) for name, value in sorted(watched.items())]
         digests = ((owner, name, _digest(found)) for owner, name, found in functions)
         return cls(
-            tuple((name, type(value), value) for name, value in watched),
-            tuple(sorted(digests, key=_place)),
-            tuple(sorted(set().union(*(each.passed for each in readings)), key=_place)),
-            tuple(sorted(set().union(*(each.held for each in readings)))),
+            tuple((name, type(value), value) for name, value in values),
+            tuple(sorted(digests, key=lambda each: each[1])),
+            tuple(sorted(held)),
         )
 
     @property
     def is_known(self) -> bool:
-        """Whether the functions are still those that were read, as after loading a model."""
+        """Whether the functions are still the same, as after loading a model."""
         return all(
             _digest(getattr(owner, name, None)) == digest for owner, name, digest in self.functions
-        ) and not any(name in vars(owner) for owner, name in self.passed)
+        )
 
     def check(self, kind: type[nn.Module]) -> Check:
         """Return a function that says whether they hold for a module of a swapped class.
@@ -67,7 +69,6 @@ class Conditions:
         watched, held = self.watched, self.held
         called, functions, hiding = self._called, self._facts(kind), self._hiding(kind)
         used = [(r, _copy_partial(r())) for each in functions for r in _readers(each[2])]
-        passed = tuple((vars(each), name) for each, name in self.passed)
 
         def is_hidden(module: nn.Module) -> bool:
             """Return whether something else has the name of a parameter, child or function."""
@@ -85,12 +86,9 @@ class Conditions:
                         return True
                 for name in called:
                     getattr(module, name, None)  # without it, nothing guards on the fields below
-            for name in called:
-                if name in fields:
-                    return True
-            return bool(passed) and any(name in names for names, name in passed)
+            return any(name in fields for name in called)
 
-        has_names = bool(held or called or passed)
+        has_names = bool(held or called)
 
         def hold(module: nn.Module) -> bool:
             if has_names and is_hidden(module):
@@ -128,7 +126,7 @@ class Conditions:
         hold = _Conjunction()
         for name in (*self.held, *self._called):
             hold.add(f"{name!r} not in module.__dict__")
-        for names, name in (*self._hiding(kind), *((vars(e), name) for e, name in self.passed)):
+        for names, name in self._hiding(kind):
             hold.add(f"{name!r} not in {{}}", names)
         for name, of, value in self.watched:
             attribute = f"module.{name}"
@@ -207,10 +205,6 @@ class _Conjunction:
         exec(source, self._values)
         hold: Check = self._values["hold"]
         return hold
-
-
-def _place(entry: tuple[Any, ...]) -> tuple[str, str]:
-    return entry[0].__qualname__, entry[1]
 
 
 def _readers(function: FunctionType) -> list[Callable[[], Any]]:

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from tensor_ops_torch.modules import samples
-from tensor_ops_torch.modules.algebra import Formula, Function, Sum, Symbol, number, symbol
 from tensor_ops_torch.modules.conditions import Conditions
-from tensor_ops_torch.modules.functions import layer_norm_of, rms_norm_of
-from tensor_ops_torch.modules.reading import Reading
 from tensor_ops_torch.modules.recipes import NormRecipe
 from tensor_ops_torch.modules.refusal import RefusedError
-from tensor_ops_torch.modules.values import X
 
-__all__ = ["Norm", "check_norm", "guess_norms", "match_norm"]
+__all__ = ["Norm", "check_norm", "guess_norms"]
 
-_OPS = {"rms_norm": rms_norm_of, "layer_norm": layer_norm_of}
+_OPS = ("rms_norm", "layer_norm")
 _SCALES = (1.0, 1e4, 30.0, 0.1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-8)
 # A half type with few exponents has room for these.
 _FLOAT16_SCALES = (1.0, 1e2, 30.0, 0.1, 1e-2, 1e-3, 1e-4)
@@ -39,16 +35,6 @@ class Norm:
     offset: bool  # one is added to the weight
     eps: float | str  # a number, or the attribute that holds it
 
-    @property
-    def formula(self) -> Formula:
-        """The formula that this computes of x."""
-        eps = symbol(f"self.{self.eps}") if isinstance(self.eps, str) else number(self.eps)
-        formula = _OPS[self.op](X, eps)
-        if self.weight is not None:
-            weight = symbol(f"self.{self.weight}")
-            formula = formula * (weight + 1 if self.offset else weight)
-        return formula if self.bias is None else formula + symbol(f"self.{self.bias}")
-
     def exact(self, module: nn.Module, x: Tensor, vectors: Mapping[str, Tensor]) -> Tensor:
         """Return the value of the formula, in the dtype of x and the parameters `vectors`."""
         if self.op == "layer_norm":
@@ -58,18 +44,6 @@ class Norm:
         if self.weight is not None:
             y = y * (vectors[self.weight] + int(self.offset))
         return y if self.bias is None else y + vectors[self.bias]
-
-
-def match_norm(reading: Reading, parameters: Collection[str]) -> Norm | None:
-    """Return the norm that a forward computes, None if it computes something else."""
-    if "mean(" not in str(reading.formula):
-        return None
-    symbols = set(_symbols(reading.formula))
-    used = sorted(each.removeprefix("self.") for each in symbols if each.startswith("self."))
-    names = [each for each in used if each in parameters]
-    numbers = sorted({each for each in _constants(reading.formula) if each > 0})
-    candidates = _candidates(names, [*(each for each in used if each not in parameters), *numbers])
-    return next((each for each in candidates if each.formula == reading.formula), None)
 
 
 def guess_norms(module: nn.Module) -> Iterator[dict[torch.dtype, Norm]]:
@@ -84,19 +58,9 @@ def guess_norms(module: nn.Module) -> Iterator[dict[torch.dtype, Norm]]:
         for name, value in vars(module).items()
         if type(value) in (int, float) and 0 <= value < 1 and name != "training"
     ]
-    for norm in _candidates(vectors, [*attributes, *_USUAL_EPS]):
-        if (norm.weight, norm.bias) == (weight, bias):
-            yield dict.fromkeys(samples.SAMPLED, norm)
-
-
-def _candidates(names: Collection[str], eps: Collection[float | str]) -> Iterator[Norm]:
-    """Yield the norms that have parameters of these names or none, and one of several eps."""
-    for op, offset, each in itertools.product(_OPS, (False, True), eps):
-        weights = names if offset else (None, *names)
-        biases = (None, *names) if op == "layer_norm" else (None,)
-        for weight, bias in itertools.product(weights, biases):
-            if weight is None or weight != bias:
-                yield Norm(op, weight, bias, offset, each)
+    for op, offset, eps in itertools.product(_OPS, (False, True), [*attributes, *_USUAL_EPS]):
+        if (op == "layer_norm" or bias is None) and (weight is not None or not offset):
+            yield dict.fromkeys(samples.SAMPLED, Norm(op, weight, bias, offset, eps))
 
 
 def check_norm(
@@ -151,27 +115,6 @@ def _check_parameters(module: nn.Module, norm: Norm) -> torch.dtype:
     if any(not shape.numel() for _, shape in kinds):
         raise RefusedError("its weight is empty")
     return next((dtype for dtype, _ in kinds), torch.float32)
-
-
-def _symbols(formula: Formula) -> Iterator[str]:
-    for factor, _ in formula.factors:
-        if isinstance(factor, Symbol):
-            yield factor.name
-        elif isinstance(factor, Function):
-            yield from _symbols(factor.argument)
-        else:
-            for term in factor.terms:
-                yield from _symbols(term)
-
-
-def _constants(formula: Formula) -> Iterator[float]:
-    """Yield the numbers that a formula adds."""
-    for factor, _ in formula.factors:
-        if isinstance(factor, Sum):
-            for term in factor.terms:
-                if term.value is not None:
-                    yield term.value
-                yield from _constants(term)
 
 
 def _eps_of(module: nn.Module, norm: Norm) -> float:

@@ -1,48 +1,38 @@
-"""The op that a module is, known by the source of its forward."""
+"""The op that a module is, known by the code of its forward."""
 
 from __future__ import annotations
 
-import ast
-import contextlib
-import itertools
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from types import FunctionType
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from tensor_ops import BackendError
 from tensor_ops.extension import OPS, function_of
-from tensor_ops_torch.modules.activations import (
-    ACTIVATIONS,
-    FUNCTIONS,
-    MISSING_OPS,
-    Activation,
-    check_activation,
-    exact,
-)
-from tensor_ops_torch.modules.classes import Recipe, has_other_forward, swapped_class
+from tensor_ops_torch.modules.activations import check_activation
+from tensor_ops_torch.modules.classes import Recipe, base_of, has_other_forward, swapped_class
 from tensor_ops_torch.modules.conditions import Conditions
-from tensor_ops_torch.modules.gated import check_gated, looks_gated, match_gated
-from tensor_ops_torch.modules.norms import check_norm, guess_norms, match_norm
-from tensor_ops_torch.modules.reading import Reading, read
-from tensor_ops_torch.modules.recipes import ActivationRecipe
+from tensor_ops_torch.modules.forms import FUNCTIONS, Activation
+from tensor_ops_torch.modules.matching import Match, check_calls, held_in, match, nearest
+from tensor_ops_torch.modules.norms import Norm, check_norm, guess_norms
+from tensor_ops_torch.modules.recipes import ActivationRecipe, GatedRecipe
 from tensor_ops_torch.modules.refusal import RefusedError
-from tensor_ops_torch.modules.samples import SAMPLED, normal, run, shadow
+from tensor_ops_torch.modules.samples import SAMPLED, shadow
 from tensor_ops_torch.modules.source import definition_of
 from tensor_ops_torch.operators.tensors import device_route
 
 __all__ = ["Outcome", "recognise"]
 
-_TORCH = (nn.RMSNorm, nn.LayerNorm, nn.SiLU, nn.GELU)
 _NAMED = re.compile("(RMS|Layer)_?Norm|SiLU|Swish|GELU|SwiGLU|GeGLU", re.IGNORECASE)
 # An unknown forward that calls one of these may be meant to be an op.
 _NORMING = {"rsqrt", "layer_norm", "rms_norm", "std", "var"}
 _ACTIVATING = {"silu", "gelu", "erf"}
-_POINTWISE = ("silu", "gelu none", "gelu tanh")
-_NEAR = 0.05
+_Activations = Mapping[int, ActivationRecipe | str]
 
 
 @dataclass(frozen=True)
@@ -57,7 +47,7 @@ class Outcome:
 def recognise(
     module: nn.Module,
     device: torch.device,
-    activations: Mapping[int, ActivationRecipe | str],
+    activations: _Activations,
     trusted: Collection[type] = (),
 ) -> Outcome | None:
     """Return what is known of a module on a device, None if it does not look like an op.
@@ -81,89 +71,171 @@ def recognise(
     return Outcome(found)
 
 
-def _find(
-    module: nn.Module,
-    activations: Mapping[int, ActivationRecipe | str],
-    trusted: Collection[type],
-) -> Recipe | None:
+def _find(module: nn.Module, activations: _Activations, trusted: Collection[type]) -> Recipe | None:
     if isinstance(module, torch.jit.ScriptModule):
         if _NAMED.search(str(getattr(module, "original_name", ""))):
             raise RefusedError("it was compiled by torch.jit; swap before")
         return None
     if type(module) in trusted:
         return _guess(module)
+    forward = type(module).forward
+    of_pytorch = isinstance(forward, FunctionType) and _PYTORCH.get(forward)
+    if of_pytorch:
+        _check_parametrizations(module)
+        check_calls(type(module))
+        return of_pytorch(module)
     try:
-        if "parametrizations" in module._modules:
-            names = ", ".join(module._modules["parametrizations"]._modules)
-            raise RefusedError(f"its {names} is parametrized; swap before it is")
-        for numbers in (False, True):
-            reading = read(module, torch.float32, numbers=numbers)
-            recipe = _recipe(module, reading, numbers, activations)
-            if recipe is not None:
-                return recipe
-    except RefusedError:
-        if _is_grouped(module, activations):
+        found = match(module)
+        if found is not None:
+            _check_parametrizations(module)
+            return _recipe(module, found, activations)
+        stacked = [e for e in module._parameters.values() if e is not None and e.ndim == 3]
+        if len(stacked) >= 2 and any(id(e) in activations for e in module._modules.values()):
             reason = "its experts share tensors of three axes, which no op of tensor_ops takes"
-            raise RefusedError(reason, missing="grouped MLP") from None
-        if not _looks_like(module, activations):
-            return None
+            raise RefusedError(reason, missing="grouped MLP")
+        if _looks_like(module, activations):
+            _check_parametrizations(module)
+            _refuse_unknown(module)
+    except RefusedError:
         _check_class(module)  # what was done to the module is said before what its forward does
         raise
-    if (name := MISSING_OPS.get(reading.formula)) is not None:
-        raise RefusedError(f"it computes {name}, which no op of tensor_ops does", missing=name)
-    if looks_gated(module, activations) or _is_near(module):
-        raise RefusedError(f"it computes {reading.formula}, which no op of tensor_ops does")
     return None
 
 
-def _is_grouped(module: nn.Module, activations: Mapping[int, ActivationRecipe | str]) -> bool:
-    """Return whether a module holds the weights of all experts of a mixture."""
-    stacked = [each for each in module._parameters.values() if each is not None and each.ndim == 3]
-    active = any(id(child) in activations for child in module._modules.values())
-    return len(stacked) >= 2 and active
+def _check_parametrizations(module: nn.Module) -> None:
+    if "parametrizations" in module._modules:
+        names = ", ".join(module._modules["parametrizations"]._modules)
+        raise RefusedError(f"its {names} is parametrized; swap before it is")
 
 
-def _recipe(
-    module: nn.Module,
-    reading: Reading,
-    numbers: bool,
-    activations: Mapping[int, ActivationRecipe | str],
-) -> Recipe | None:
-    """Return the recipe of a module that was read in float32, None if it computes no op."""
-    if reading.calls:
-        gated = match_gated(reading)
-        if gated is None:
-            return None
-        return check_gated(module, gated, Conditions.of(reading), activations, _of_functions())
-    parameters = module._parameters
-    activation = ACTIVATIONS.get(reading.formula)
-    if activation is None and match_norm(reading, parameters) is None:
-        return None
-    readings = {torch.float32: reading}
+def _refuse_unknown(module: nn.Module) -> None:
+    """Say why the forward of a module that looks like an op is not known."""
+    kind = type(module)
+    check_calls(kind)
+    try:
+        definition_of(kind.forward)
+    except RefusedError as error:
+        raise RefusedError(f"its forward {error}") from None
+    is_gated = any(each is not None for each in module._modules.values())
+    near = nearest(kind, is_gated)
+    said = "" if near is None else f" (the nearest is {near})"
+    advice = "" if is_gated else f"; trust=[{kind.__name__}] goes by its results on samples"
+    raise RefusedError(f"its forward has the code of none of the known forms{said}{advice}")
+
+
+def _recipe(module: nn.Module, found: Match, activations: _Activations) -> Recipe:
+    """Return the recipe of a module whose code is that of a form."""
+    form, names = found.form, found.names
+    conditions = Conditions.of(found.watched, found.functions, found.held)
+    if form.missing is not None:
+        what = form.missing
+        raise RefusedError(f"it computes {what}, which no op of tensor_ops does", missing=what)
+    if form.projections:
+        return _gated(module, found, conditions, activations)
+    if form.op in ("rms_norm", "layer_norm"):
+        eps: float | str = names["eps"] if form.eps is None else form.eps
+        norm = Norm(form.op, names.get("weight"), names.get("bias"), form.offset, eps)
+        return check_norm(module, dict.fromkeys(SAMPLED, norm), conditions, found.width)
+    activation = found.activation or (str(form.op), form.approximate)
+    return check_activation(module, activation, SAMPLED, conditions)
+
+
+def _gated(
+    module: nn.Module, found: Match, conditions: Conditions, activations: _Activations
+) -> GatedRecipe:
+    """Return the recipe of a gated MLP.
+
+    Raises RefusedError if the child that computes its activation is none that an op computes.
+    """
+    form, names = found.form, found.names
+    projections = tuple(names[each] for each in form.projections)
+    after = tuple(names[each] for each in form.after)
+    name = kind = None
+    if "act" in names:
+        name = names["act"]
+        child = module._modules[name]
+        known = activations.get(id(child), "no op computes it")
+        if isinstance(known, str):
+            raise RefusedError(f"its activation {name} cannot be swapped: {known}")
+        recipe, kind = known, base_of(child) or type(child)
+    else:
+        recipe = _of_functions()[str(form.op), form.approximate]
+    parts = projections, form.gate_first, after
+    return GatedRecipe(f"{recipe.op}_mul", conditions, recipe, name, kind, *parts)
+
+
+def _layer_norm(module: nn.Module) -> Recipe:
+    return _norm_of_pytorch(module, "layer_norm", "bias")
+
+
+def _rms_norm(module: nn.Module) -> Recipe:
+    return _norm_of_pytorch(module, "rms_norm", None)
+
+
+def _norm_of_pytorch(module: nn.Module, op: str, bias: str | None) -> Recipe:
+    shape, eps = held_in(module, "normalized_shape"), held_in(module, "eps")
+    if not (type(shape) is tuple and len(shape) == 1):
+        raise RefusedError(f"its normalized_shape is {shape}, expected one axis")
+    names = [name for name in ("weight", bias) if name is not None]
+    absent = {name for name in names if held_in(module, name) is None}
+    held = [name for name in names if name not in absent]
+    watched: dict[str, Any] = {"normalized_shape": shape} | dict.fromkeys(absent)
+    if eps is None:
+        watched["eps"] = None
+    vectors = [None if name is None or name in absent else name for name in ("weight", bias)]
+    norms = {}
     for dtype in SAMPLED:
-        if dtype is not torch.float32:
-            with contextlib.suppress(RefusedError):
-                readings[dtype] = read(module, dtype, numbers=numbers)
-    if activation is not None:
-        same = {
-            of: each for of, each in readings.items() if ACTIVATIONS.get(each.formula) == activation
-        }
-        return check_activation(module, activation, same, Conditions.of(*same.values()))
-    norms = {dtype: match_norm(each, parameters) for dtype, each in readings.items()}
-    known = {dtype: norm for dtype, norm in norms.items() if norm is not None}
-    conditions = Conditions.of(*(readings[dtype] for dtype in known))
-    width = max((each.width for each in readings.values()), key=lambda each: each or 0)
-    return check_norm(module, known, conditions, width)
+        default = torch.finfo(torch.float64 if dtype is torch.float64 else torch.float32).eps
+        norms[dtype] = Norm(op, vectors[0], vectors[1], False, default if eps is None else "eps")
+    conditions = Conditions.of(watched, _forward_of(module), held)
+    return check_norm(module, norms, conditions, shape[0])
+
+
+def _silu(module: nn.Module) -> Recipe:
+    if held_in(module, "inplace"):
+        raise RefusedError("its forward writes to its input (inplace=True)")
+    return _activation_of_pytorch(module, ("silu", None), inplace=False)
+
+
+def _gelu(module: nn.Module) -> Recipe:
+    approximate = held_in(module, "approximate")
+    if approximate not in ("none", "tanh"):
+        raise RefusedError(f"its approximate is {approximate!r}, expected 'none' or 'tanh'")
+    return _activation_of_pytorch(module, ("gelu", approximate), approximate=approximate)
+
+
+def _softmax(module: nn.Module) -> Recipe | None:
+    if held_in(module, "dim") != -1:
+        return None
+    return _activation_of_pytorch(module, ("softmax", None), dim=-1)
+
+
+def _activation_of_pytorch(module: nn.Module, activation: Activation, **watched: Any) -> Recipe:
+    conditions = Conditions.of(watched, _forward_of(module), ())
+    return check_activation(module, activation, SAMPLED, conditions)
+
+
+def _forward_of(module: nn.Module) -> set[tuple[type, str, Any]]:
+    return {(type(module), "forward", type(module).forward)}
+
+
+_PYTORCH: dict[Any, Callable[[nn.Module], Recipe | None]] = {
+    nn.GELU.forward: _gelu,
+    nn.LayerNorm.forward: _layer_norm,
+    nn.RMSNorm.forward: _rms_norm,
+    nn.SiLU.forward: _silu,
+    nn.Softmax.forward: _softmax,
+}
 
 
 @lru_cache(maxsize=1)
 def _of_functions() -> dict[Activation, ActivationRecipe]:
     """Return the recipes of PyTorch's own activations."""
     found = {}
-    for name, module in zip(_POINTWISE, (nn.SiLU(), nn.GELU(), nn.GELU("tanh")), strict=True):
-        recipe = _recipe(module, read(module, torch.float32), False, {})
+    for module in (nn.SiLU(), nn.GELU(), nn.GELU("tanh")):
+        recipe = _find(module, {}, ())
         assert isinstance(recipe, ActivationRecipe)
-        found[FUNCTIONS[name]] = recipe
+        found[recipe.op, recipe.approximate] = recipe
     return found
 
 
@@ -191,7 +263,7 @@ def _guesses(module: nn.Module) -> Iterator[Callable[[], Recipe]]:
         for norms in guess_norms(module):
             yield partial(check_norm, module, norms, conditions, None, gradients=True)
     if not module._parameters and not module._modules:
-        for activation in FUNCTIONS.values():
+        for activation in (*dict.fromkeys(FUNCTIONS.values()), ("softmax", None)):
             yield partial(check_activation, module, activation, SAMPLED, conditions, gradients=True)
 
 
@@ -215,14 +287,12 @@ def _check_backend(recipe: Recipe, device: torch.device) -> None:
         raise RefusedError(f"no backend runs on {device}: {error}") from error
 
 
-def _looks_like(module: nn.Module, activations: Mapping[int, ActivationRecipe | str]) -> bool:
+def _looks_like(module: nn.Module, activations: _Activations) -> bool:
     """Return whether a module whose forward is not known may be meant to be an op."""
     kind = type(module)
-    if isinstance(module, _TORCH):
-        return True
     if kind.__module__.startswith("torch.nn.modules."):
         return False
-    if looks_gated(module, activations):
+    if _looks_gated(module, activations):
         return True
     if any(each is not None for each in module._modules.values()):
         return False
@@ -231,46 +301,27 @@ def _looks_like(module: nn.Module, activations: Mapping[int, ActivationRecipe | 
     if _NAMED.search(kind.__name__):
         return True
     tensors = [each for each in module._parameters.values() if each is not None]
-    names = _names(kind)
+    own = (vars(each).values() for each in kind.__mro__[: kind.__mro__.index(nn.Module)])
+    functions = (each for values in own for each in values if isinstance(each, FunctionType))
+    names = {name for each in functions for name in each.__code__.co_names}
     if tensors:
         few = all(each.ndim <= 1 for each in tensors) and any(each.ndim for each in tensors)
         return few and not names.isdisjoint(_NORMING)
     return not names.isdisjoint(_ACTIVATING)
 
 
-def _names(kind: type) -> frozenset[str]:
-    """Return the names in the functions of a class, as far as they can be read."""
-    found: set[str] = set()
-    of_kinds = itertools.takewhile(lambda each: each is not nn.Module, kind.__mro__)
-    for value in itertools.chain.from_iterable(vars(each).values() for each in of_kinds):
-        try:
-            tree: ast.AST = definition_of(getattr(value, "__wrapped__", value))
-        except RefusedError:
-            continue
-        found |= {each.attr for each in ast.walk(tree) if isinstance(each, ast.Attribute)}
-        found |= {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)}
-    return frozenset(found)
-
-
-def _is_near(module: nn.Module) -> bool:
-    """Return whether a module that was read computes nearly what an op does."""
-    vectors = [each for each in module._parameters.values() if each is not None]
-    n = vectors[0].shape[0] if vectors and vectors[0].ndim == 1 else 97
-    x = 3 * normal(4, n).float()
-    given: dict[str, Tensor | None] = {
-        # Ones for a weight, zeros for a bias.
-        name: None if each is None else torch.full(each.shape, float(name[0] != "b"))
-        for name, each in module._parameters.items()
-    }
-    try:
-        y = run(shadow(module, given), x).double()
-    except RefusedError:
+def _looks_gated(module: nn.Module, activations: _Activations) -> bool:
+    """Return whether a module has an activation and linear layers that fit a gated MLP."""
+    linear: list[tuple[int, int]] = []
+    for child in module._modules.values():
+        inner, outer = getattr(child, "in_features", None), getattr(child, "out_features", None)
+        if id(child) not in activations and isinstance(inner, int) and isinstance(outer, int):
+            linear.append((inner, outer))
+    active = sum(id(child) in activations for child in module._modules.values())
+    if active != 1 or len(linear) not in (2, 3):
         return False
-    wide = x.double()
-    centred = wide - wide.mean(-1, keepdim=True)
-    like = [wide / wide.square().mean(-1, keepdim=True).sqrt()]
-    like += [centred / centred.square().mean(-1, keepdim=True).sqrt()]
-    like = like if vectors else [exact(FUNCTIONS[each], wide) for each in _POINTWISE] + like
-    return y.shape == x.shape and any(
-        float((y - each).abs().max()) <= _NEAR * max(1.0, float(each.abs().max())) for each in like
-    )
+    for i, (hidden, _) in enumerate(linear):
+        wide = [*linear[:i], *linear[i + 1 :]]
+        if len(set(wide)) == 1 and wide[0][1] * len(wide) == 2 * hidden:
+            return True
+    return False

@@ -37,10 +37,10 @@ def swap_modules(
 ) -> SwapReport:
     """Let ops of tensor_ops compute the norms, activations and gated MLPs of a model.
 
-    RMSNorm, LayerNorm, softmax, SiLU, GELU, SwiGLU and GeGLU MLPs are recognised by the source code
-    of their ``forward``, whoever wrote them: every part of it has to be part of the op. Each gets
-    another ``forward``, and nothing else: parameters, buffers, hooks, names in ``state_dict()``,
-    identity and ``isinstance`` stay.
+    RMSNorm, LayerNorm, softmax, SiLU, GELU, SwiGLU and GeGLU MLPs are known by their class, where
+    it is PyTorch's, or by the source code of their ``forward``, which has to be one of the forms
+    that models have, but for names. Each gets another ``forward``, and nothing else: parameters,
+    buffers, hooks, names in ``state_dict()``, identity and ``isinstance`` stay.
 
     Parameters
     ----------
@@ -49,8 +49,8 @@ def swap_modules(
     strict : bool
         Whether a module that looks like an op and cannot be swapped is an error.
     trust : iterable of type
-        Classes of norms and activations whose source code does not show what they compute, and
-        that compute what their results on samples show.
+        Classes of norms and activations whose source code is not known, and that compute what
+        their results on samples show.
 
     Returns
     -------
@@ -126,10 +126,10 @@ def swap_report(model: nn.Module) -> SwapReport:
     --------
     >>> import torch
     >>> import tensor_ops_torch
-    >>> print(tensor_ops_torch.swap_report(torch.nn.SiLU(inplace=True)))  # doctest: +ELLIPSIS
+    >>> print(tensor_ops_torch.swap_report(torch.nn.SiLU(inplace=True)))
     0 of 1 module swapped
       module   class  op  outcome
-      (model)  SiLU   -   its forward writes to its input (inplace=True), line ...
+      (model)  SiLU   -   its forward writes to its input (inplace=True)
     """
     return SwapReport(tuple(entry for _, entry, _ in _inspect(model)))
 
@@ -255,7 +255,7 @@ def prepare_model_with_custom_kernels(
     >>> tensor_ops_torch.prepare_model_with_custom_kernels(model, strict=True)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     tensor_ops_torch.modules.report.SwapError: swap_modules: 1 of 1 modules cannot be swapped:
-      0 (SiLU): its forward writes to its input (inplace=True), line ...
+      0 (SiLU): its forward writes to its input (inplace=True)
     Nothing was changed; strict=False swaps the others
     """
     swap_modules(model, strict, trust)
