@@ -28,7 +28,6 @@ WIDTH = 16
 RUNS = 10  # of the test without a fuzzer; some of them compile
 # What a play itself calls, while the global of the modules may be another.
 pytorch = torch
-ACTIVATION = functools.partial(F.gelu, approximate="none")
 
 
 class Norm(nn.Module):
@@ -37,47 +36,56 @@ class Norm(nn.Module):
         self.weight = nn.Parameter(torch.linspace(0.5, 1.5, WIDTH))
         self.eps = 1e-5
 
-    def inverse(self, x, *, axis=-1):
-        return torch.rsqrt(x.pow(2).mean(min(axis, 0), keepdim=True) + self.eps)
+    def inverse(self, x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
 
-    def forward(self, x, scale=1.0):
-        y = x.float()
-        return self.weight * (y * self.inverse(y)).to(x.dtype) * scale
-
-
-class Middle(Norm):
-    pass
-
-
-class Derived(Middle):
     def forward(self, x):
-        return super().forward(x)
+        y = self.inverse(x.float()).type_as(x)
+        return y * self.weight
+
+
+class Derived(Norm):
+    pass
 
 
 class Mixin:
     pass
 
 
-class Mixed(Mixin, Norm):
-    def forward(self, x):
-        return super().forward(x)
+class Mixed(Mixin, Derived):
+    pass
 
 
-class ByPartial(nn.Module):
-    def forward(self, x):
-        return ACTIVATION(x)
-
-
-class ByAttribute(nn.Module):
-    approximate = "none"
+class WithScale(nn.Module):
+    with_scale = True
 
     def __init__(self):
         super().__init__()
-        self.kind = "silu"
+        self.weight = nn.Parameter(torch.linspace(0.5, 1.5, WIDTH))
+        self.eps = 1e-5
+
+    def inverse(self, x):
+        mean = x.pow(2).mean(-1, keepdim=True) + self.eps
+        return x * torch.pow(mean, -0.5)
 
     def forward(self, x):
-        if self.kind == "gelu":
-            return F.gelu(x, approximate=self.approximate)
+        y = self.inverse(x.float())
+        if self.with_scale:
+            y = y * self.weight.float()
+        return y.type_as(x)
+
+
+class ByPartial(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.function = functools.partial(F.gelu, approximate="none")
+
+    def forward(self, x):
+        return self.function(x)
+
+
+class ByFunction(nn.Module):
+    def forward(self, x):
         return F.silu(x)
 
 
@@ -93,8 +101,8 @@ class Gated(nn.Module):
 
 
 KINDS = [
-    Norm, Derived, Mixed, ByPartial, ByAttribute, Gated, lambda: Gated(ByPartial), nn.SiLU,
-    nn.GELU, lambda: nn.LayerNorm(WIDTH), lambda: nn.RMSNorm(WIDTH, eps=1e-5),
+    Norm, Derived, Mixed, WithScale, ByPartial, ByFunction, Gated, lambda: Gated(ByPartial),
+    nn.SiLU, nn.GELU, lambda: nn.LayerNorm(WIDTH), lambda: nn.RMSNorm(WIDTH, eps=1e-5),
 ]  # fmt: skip
 # What an attribute, a class or a global may get in the place of what it has.
 VALUES = [0.5, 2, True, None, "tanh", "gelu", (8,), torch.tensor(0.25), F.relu, torch.tanh]
@@ -237,52 +245,29 @@ def function_of_instance(play, module):
     vars(module)[play.method(module)] = new
 
 
-def defaults(play, module):
-    play.set(Norm.forward, "__defaults__", (play.choices.pick([0.5, 2, None]),))
-
-
-def keyword_defaults(play, module):
-    play.set(Norm.inverse, "__kwdefaults__", {"axis": -2})
-
-
-def keyword_default(play, module):
-    play.undo.callback(Norm.inverse.__kwdefaults__.update, dict(Norm.inverse.__kwdefaults__))
-    Norm.inverse.__kwdefaults__["axis"] = -2
-
-
 def global_of_file(play, module):
-    name = play.choices.pick(["ACTIVATION", "F", "torch"])
-    other = types.SimpleNamespace(**vars(F), rsqrt=pytorch.sqrt)
+    other = types.SimpleNamespace(**vars(F), rsqrt=pytorch.sqrt, pow=pytorch.mul)
     other.silu = other.gelu = lambda x, **_: x - 1
-    value = other if name != "ACTIVATION" else play.choices.pick([F.silu, F.relu, _Called()])
-    _set_global(play, name, value)
-
-
-def global_that_hides_a_builtin(play, module):
-    _set_global(play, play.choices.pick(["min", "super"]), max)
-
-
-def _set_global(play, name, value):
+    name = play.choices.pick(["F", "torch"])
     play.said[-1] += f": {name}"
-    before = globals().get(name, play)
-    undo = globals().pop if before is play else globals().__setitem__
-    play.undo.callback(undo, name, before)
-    globals()[name] = value
+    play.undo.callback(globals().__setitem__, name, globals()[name])
+    globals()[name] = other
 
 
 def keyword_of_partial(play, module):
-    play.undo.callback(ACTIVATION.keywords.update, approximate="none")
-    ACTIVATION.keywords["approximate"] = "tanh"
+    for each in play.model.modules():
+        if isinstance(each, ByPartial):
+            each.function.keywords["approximate"] = "tanh"
 
 
 def attribute(play, module):
-    names = ["eps", "kind", "approximate", "normalized_shape", "inplace", "bias", "weight"]
+    names = ["eps", "with_scale", "approximate", "normalized_shape", "inplace", "weight"]
     name = play.choices.pick([each for each in names if hasattr(module, each)])
     setattr(module, name, play.choices.pick(VALUES))
 
 
 def attribute_of_class(play, module):
-    names = ["eps", "kind", "approximate", "bias", "weight", "act", "gate", "down"]
+    names = ["eps", "with_scale", "approximate", "weight", "act", "gate", "down"]
     name, value = play.choices.pick(names), play.choices.pick(VALUES)
     as_property = play.choices.below(2)
     play.set(play.owner(module), name, property(lambda _: value) if as_property else value)
@@ -292,7 +277,7 @@ def field(play, module):
     """What stands in the way of a parameter, a child or a function, with no class asked."""
     parameters, children = module.named_parameters(recurse=False), module.named_children()
     names = [name for name, _ in (*parameters, *children)]
-    names += ["inverse", "eps", "kind", "approximate"]
+    names += ["inverse", "eps", "with_scale", "function"]
     vars(module)[play.choices.pick(names)] = play.choices.pick(VALUES)
 
 
@@ -324,15 +309,14 @@ def hook(play, module):
 
 
 CHANGES = [
-    function_of_class, function_of_instance, defaults, keyword_defaults, keyword_default,
-    global_of_file, global_that_hides_a_builtin, keyword_of_partial, attribute,
+    function_of_class, function_of_instance, global_of_file, keyword_of_partial, attribute,
     attribute_of_class, field, parameter, parametrization, child, hook, function_of_class,
 ]  # fmt: skip
 
 
 # What torch.compile does not see of any module once it is compiled. Nor is the code of a function
 # replaced: the compiler keeps the old one's parameters, for all later inputs.
-UNSEEN_BY_COMPILERS = [hook, field, attribute_of_class, global_that_hides_a_builtin]
+UNSEEN_BY_COMPILERS = [hook, field, attribute_of_class]
 
 
 def try_input(data):
