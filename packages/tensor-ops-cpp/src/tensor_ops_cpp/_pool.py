@@ -9,7 +9,7 @@ __all__ = ["PoolInfo", "pool_info", "set_pool_limit", "trim_pool"]
 
 
 class PoolInfo(Table):
-    """What `pool_info` returns: a dict that prints as a table."""
+    """Result of `pool_info`: a dict that prints as a table."""
 
 
 def pool_info() -> PoolInfo:

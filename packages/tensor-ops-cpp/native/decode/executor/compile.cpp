@@ -146,7 +146,7 @@ void Executable::plan_caches(Layout& layout) const {
            size_product("caches", program_.limits.num_pages, page_of_all[1]));
 }
 
-// What a share has of the program itself: all but memory, and what differs by thread.
+// The part of a share that the program itself gives: all but memory, and what differs by thread.
 Share Executable::share_of(const Node& node, const Layout& layout) const {
   Share share{};
   share.step = &step_;

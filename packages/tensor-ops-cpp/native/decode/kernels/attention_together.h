@@ -54,7 +54,7 @@ struct TileSums {
   }
 };
 
-// What a query of a token sees of a range: positions from `begin` up to `end`, counted from the
+// The part of a range that a query of a token sees: positions from `begin` up to `end`, from the
 // first one of the range's blocks.
 struct SeenPart {
   std::size_t begin, end;
