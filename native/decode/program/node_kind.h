@@ -63,8 +63,8 @@ enum class CacheForm { kNone, kKeysAndValues, kState };
 
 struct CacheSlot {
   CacheForm form = CacheForm::kNone;
-  // For keys and values: the heads, the elements of a head of a key and of a value. For a state:
-  // its rows and columns.
+  // Attributes of keys and values: the heads, the elements of a head of a key and of a value.
+  // Attributes of a state: its rows and columns.
   std::vector<const char*> sizes{};
   // The attribute that says how many positions a token reads, 0 for all; or "".
   const char* window = "";

@@ -54,7 +54,7 @@ template <>
 struct PairBlock<1> {
   float scale, sum;
   std::int32_t sum_times_16;
-  // For columns 0-1 and columns 2-3 of every four.
+  // Sums for columns 0-1 and columns 2-3 of every four.
   std::int16_t minus_8_pairs[2][2], minus_8_pairs_of_all[2];
   std::int8_t q[kBlockColumns];
 

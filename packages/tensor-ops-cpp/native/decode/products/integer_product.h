@@ -77,7 +77,7 @@ struct IntegerProduct {
   static constexpr bool kTakesNibblePairs = kJoined && Format::kLargest == 15;
   using Sums = IntegerSums<Format, terms, Block>;
 
-  // For products that take weights as bytes.
+  // Parameters of products that take weights as bytes.
   static constexpr bool kSigned = DotSums<Format, terms>::kSigned;
   static constexpr int kZero = DotSums<Format, terms>::kZero;
 
