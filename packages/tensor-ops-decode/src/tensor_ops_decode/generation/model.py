@@ -39,7 +39,7 @@ Messages = Sequence[Mapping[str, Any]]
 
 _ONLY_TOKENS = "a prompt is a list of tokens here; leave it out"
 _NO_LENGTHS = "a prompt is never padded or cut, and `generate` takes several of any lengths"
-# What transformers' `apply_chat_template` takes, templates never see and has no meaning here.
+# Arguments of transformers' `apply_chat_template` without meaning here, which templates never see.
 REFUSED = {
     "conversation": "the messages are the first argument",
     "tokenize": f"{_ONLY_TOKENS}, and tokenizer.decode(prompt, skip_special_tokens=False) is its "

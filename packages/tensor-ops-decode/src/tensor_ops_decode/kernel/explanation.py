@@ -1,4 +1,4 @@
-"""What a kernel runs on and what it takes, as text and as plain values."""
+"""Explanation of a kernel: its choices and its memory, as text and as plain values."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple

@@ -53,7 +53,7 @@ def decoder_of(files: Weights) -> Decoder:
         )
     if not is_gguf:
         settings = Settings(settings.where, {**family.defaults, **settings.values})
-    # What is made for each layer must not be made for a billion.
+    # The number of layers is checked before anything is made for each of a billion.
     if settings.size(layers) > len(files.names):
         raise FileFormatError(
             f"{settings.where}: {layers} is {settings.size(layers)}, but there are only "

@@ -1,4 +1,4 @@
-"""What the files of all families say in the same way, as a `Decoder`."""
+"""Settings and tensors that the files of all families have in the same form, as a `Decoder`."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -114,7 +114,7 @@ def layer_windows(settings: Settings, is_windowed: Callable[[int], bool]) -> tup
     `is_windowed` says whether a layer has it, where the file does not list the types of the layers.
     """
     windowed = _windowed_layers(settings, is_windowed)
-    # What no layer uses may be anything.
+    # A setting that no layer uses may be anything.
     window = settings.size_or_null("sliding_window") if any(windowed) else 0
     return tuple(window if each else 0 for each in windowed)
 

@@ -47,7 +47,7 @@ HUGGING_FACE_NAMES = {
 
 @dataclass(frozen=True)
 class Decoder:
-    """What a model's program is made from.
+    """Description of a model, from which its program is made.
 
     Attributes
     ----------
@@ -181,7 +181,7 @@ class _Assembly:
         for layer in range(decoder.layers):
             x = self.attention(layer, x)
             if layer + 1 == decoder.layers:
-                # What follows looks at no other token, so that those without logits end here.
+                # The rest looks at no other token, so that tokens without logits end here.
                 x = builder.add("select", {"x": x}, output="selected")
             x = self.mlp(layer, x)
         head = embedding

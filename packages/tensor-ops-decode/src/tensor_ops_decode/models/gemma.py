@@ -153,7 +153,7 @@ def _hugging_face3(files: Weights, settings: Settings) -> Decoder:
         False: (Settings(settings.where, {**new, **old.values}), "rope_theta"),
     }
     has_window, size = tuple(map(bool, windows)), settings.size("head_dim")
-    # What no layer uses may be anything.
+    # A setting that no layer uses may be anything.
     made = {
         kind: hugging_face_rope(settings, rope, size, base=base)
         for kind, (rope, base) in described.items()

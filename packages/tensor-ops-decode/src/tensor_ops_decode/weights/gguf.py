@@ -39,7 +39,7 @@ _SCALARS = {
     number: struct.Struct(f"<{code}")
     for number, code in zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True)
 }
-# What the parts of a split file say: the index of each, from 0, and how much there is in all.
+# Keys in the parts of a split file: the index of each, from 0, and how much there is in all.
 _PART, _NUM_PARTS, _NUM_TENSORS = "split.no", "split.count", "split.tensors.count"
 _MIN_ENTRY = 8 + 4 + 1  # an empty key, a type and a value of one byte
 _MIN_TENSOR = 8 + 4 + 8 + 4 + 8  # an empty name, one dimension, a type and an offset
