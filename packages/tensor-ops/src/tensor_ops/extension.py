@@ -1,4 +1,4 @@
-"""What packages that build on tensor_ops use besides the ops: plug-ins, bindings, other wheels.
+"""The interface for packages that build on tensor_ops: plug-ins, bindings, other wheels.
 
 Everything here is public and keeps its meaning within a minor version; other modules of tensor_ops
 are its own.
@@ -213,7 +213,7 @@ def exchanging_finder(
 
     def find(dtype: Hashable, x: Any) -> Callable[..., Any]:
         try:
-            # What `state.current` does, written out: the call takes as long as these look-ups.
+            # `state.current` written out: the call takes as long as these look-ups.
             table = state.tables[None] if context_name() is None else current()
             function = table.functions[key][dtype]
         except LookupError:

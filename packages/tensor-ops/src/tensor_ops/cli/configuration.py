@@ -14,12 +14,12 @@ __all__ = ["Configuration"]
 
 @dataclass(frozen=True)
 class Configuration:
-    """What environment and file ask for."""
+    """Settings that environment and file ask for."""
 
     # The default one where there is no valid file.
     file: config.Config
     environment: tuple[ConfigLevel, ...]
-    # What makes ``import tensor_ops`` fail.
+    # Reasons for which ``import tensor_ops`` fails.
     problems: tuple[str, ...]
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What is configured now, at every level below the call: context, default, environment, file."""
+"""The present configuration at every level below the call: context, default, environment, file."""
 
 from __future__ import annotations
 

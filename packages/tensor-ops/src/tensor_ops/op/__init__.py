@@ -1,4 +1,4 @@
-"""What an op is: its signature, its NumPy body, its samples and its error bounds, in one object.
+"""Ops: the signature, the NumPy body, the samples and the error bounds of each, in one object.
 
 `OPS` has every op by its name. The files in ``tensor_ops/ops`` put theirs in, with the decorator of
 `tensor_ops.dispatch`.

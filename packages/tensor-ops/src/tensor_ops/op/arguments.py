@@ -69,7 +69,7 @@ _ARRAYS = _FULL | {"row_vector", "half_rows"}
 
 
 class Kind(NamedTuple):
-    """What an argument is.
+    """The kind of an argument.
 
     It equals no kind of another package that has this file: Python 3.11.2, for one, returns the
     same annotation for equal arguments.
@@ -81,9 +81,9 @@ class Kind(NamedTuple):
     role: str
     # Whether None is allowed.
     optional: bool = False
-    # Of a ``real``.
+    # The least value of a ``real``.
     minimum: float = -math.inf
-    # Of a ``choice``.
+    # The values of a ``choice``.
     choices: tuple[str, ...] = ()
     # Whether the array may be float32 beside a float16 or bfloat16 `x`.
     wide: bool = False
@@ -131,7 +131,7 @@ def kind_of(annotation: Any) -> Kind:
 
 
 class Declaration:
-    """What the signature of the function that declares an op says.
+    """The declaration of an op, from the signature of the function that declares it.
 
     Attributes
     ----------

@@ -30,9 +30,9 @@ __all__ = [
 class ArrayType(NamedTuple):
     """The array type of a library, and the questions that checks ask about its arrays."""
 
-    # What error messages call it.
+    # The name in error messages.
     name: str
-    # What error messages suggest for any other object.
+    # The suggestion of error messages for any other object.
     conversion: str
     # Whether an object is such an array.
     is_instance: Callable[[Any], bool]
