@@ -104,7 +104,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a block printed, and its exit status or exception if it failed."""
+    """The output of a block, and its exit status or exception if it failed."""
 
     output: str
     failure: str | None = None
