@@ -30,7 +30,7 @@ class Op(Declaration):
         The NumPy implementation; `out` is always given and nothing is checked.
     public : callable
         What users call: it checks nothing and dispatches.
-    kinds : mapping of str to Kind
+    kinds : mapping of str to ParameterKind
         Its arguments in order, without `out` and `backend`.
     results_like : tuple of str
         For each array that it returns, the argument whose shape and dtype it has. One that is
