@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tensor_ops_decode.models.rope import Rope
-from tensor_ops_decode.models.settings import Settings
+from tensor_ops_decode.models.settings import ModelSettings
 from tensor_ops_decode.program import Cache, Limits, Program, Tensor
 from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.weights import FileFormatError, Weights
@@ -131,8 +131,8 @@ class Family:
     gguf: str
     hugging_face: str
     defaults: Mapping[str, Any]
-    from_gguf: Callable[[Weights, Settings], Decoder]
-    from_hugging_face: Callable[[Weights, Settings], Decoder]
+    from_gguf: Callable[[Weights, ModelSettings], Decoder]
+    from_hugging_face: Callable[[Weights, ModelSettings], Decoder]
 
 
 def program_of(

@@ -81,7 +81,7 @@ class Configuration:
         }
 
     def _levels(self) -> list[ConfigLevel]:
-        levels = state.Settings(None, self.environment, self.file).levels()
+        levels = state.ProcessSettings(None, self.environment, self.file).levels()
         return [*levels, BUILT_IN]
 
     def _setting(self, name: str) -> dict[str, Any]:
