@@ -103,7 +103,7 @@ class TokensTogether {
           if (d + kLanes<float> <= size)
             store<Float32>(at, load<Element>(from + d, Whole<1>{}), Whole<1>{});
           else if (d < size)
-            store<Float32>(at, load<Element>(from + d, Part{size - d}), Whole<1>{});
+            store<Float32>(at, load<Element>(from + d, PartialVector{size - d}), Whole<1>{});
           else
             store_vector(at, Floats{});
         }
