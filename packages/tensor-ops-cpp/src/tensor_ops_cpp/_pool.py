@@ -34,8 +34,8 @@ def pool_info() -> PoolInfo:
 def set_pool_limit(bytes: int) -> None:
     """Set how many bytes may be kept, for the whole process.
 
-    What is kept beyond that is given back to the system at once. Memory of arrays that are alive
-    does not count.
+    Memory beyond that is given back to the system at once. Memory of arrays that are alive does not
+    count.
 
     Parameters
     ----------

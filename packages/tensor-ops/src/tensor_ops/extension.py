@@ -200,7 +200,7 @@ def exchanging_finder(
     """Return what finds the function that `exchanging_function` calls, of the first array's dtype.
 
     It takes the dtype and the array, and raises TypeError where the backend takes no such arrays.
-    What it finds is right until the configuration changes, so that it is asked before every call.
+    The function is right until the configuration changes, so that it is asked before every call.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ class ModelFacts:
     end_tokens : frozenset of int
         The tokens that end an answer.
     activations : str or None
-        What activations are rounded to, unless the runner says otherwise.
+        The type that activations are rounded to, unless the runner says otherwise.
     """
 
     name: str

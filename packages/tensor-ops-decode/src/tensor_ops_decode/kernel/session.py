@@ -143,7 +143,7 @@ class Session:
         Returns
         -------
         int
-            What the request is called by in the other methods.
+            The number of the request, for the other methods.
 
         Raises
         ------

@@ -64,7 +64,7 @@ class Decoder:
     windows : tuple of int
         How many positions each layer attends to; 0 for all.
     scale : float
-        What scores are multiplied by.
+        The factor of the scores.
     is_tied : bool
         Whether the head is the embedding.
     activation : {"silu_mul", "gelu_mul"}

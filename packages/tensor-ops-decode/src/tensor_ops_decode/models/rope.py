@@ -24,7 +24,7 @@ class Rope:
     frequencies : tuple of float
         Radians per position, one for each pair of elements that is rotated.
     factor : float
-        What cosines and sines are multiplied by.
+        The factor of the cosines and sines.
     long_frequencies : tuple of float
         Those of a model whose sequences may be longer than `short_length`, where they differ.
     short_length : int

@@ -323,8 +323,8 @@ class Requests:
     def _plan(self, beginnings: Mapping[int, Beginning]) -> list[StepPart]:
         """Return which requests take part in the next step.
 
-        Those that are generating come first, with one token each, so that a long prompt does not
-        hold them up. What room there is then goes to prompts, in the order of their arrival. One
+        Requests that are generating come first, with one token each, so that a long prompt does not
+        hold them up. The room that is left goes to prompts, in the order of their arrival. One
         whose next page another request fills in this step waits for that page.
         """
         room, plan = self._limits.max_tokens, list[StepPart]()
