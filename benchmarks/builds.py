@@ -1,6 +1,6 @@
 """Time two builds of the C++ backend in turn, each in a process of its own.
 
-What a change to the kernels, or to the path of a call, is worth: the clock of a shared machine may
+It shows what a change to the kernels, or to a call, is worth: the clock of a shared machine may
 halve between two runs, but hardly between two rounds of a few milliseconds. Linux only.
 
     pip install --no-deps --target OLD OLD.whl

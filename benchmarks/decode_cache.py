@@ -1,4 +1,4 @@
-"""What comparing the checksums of packed weights adds to the first token of a new process.
+"""Cost of comparing the checksums of packed weights until the first token of a new process.
 
 Each model is packed once. Then new processes open it from its packed file, in turn with and without
 the comparison, and compute a first token. Beside them the checksum alone is timed, and `zlib.crc32`

@@ -1,6 +1,6 @@
 """How decoding would scale to many cores: a model made of what is measured on this machine.
 
-Of this machine are one core's read bandwidth, the part of it that a step of one worker uses, and
+This machine gives one core's read bandwidth, the part of it that a step of one worker uses, and
 what a node costs two workers because they meet. Assumed are the bandwidth of the memory, which all
 cores share, and that meeting takes time in proportion to the workers. Nothing here ran on more
 cores than this machine has.

@@ -1,4 +1,4 @@
-"""What float32 parameters and residuals beside half arrays cost `tensor_ops_cpp`, per byte moved.
+"""Cost of float32 parameters and residuals beside half arrays in `tensor_ops_cpp`, per byte moved.
 
 Each op on (rows, 4096), one thread, in one dtype and in every mixture, in turn in short rounds of
 one process. Bytes moved are those of all arguments and results, each counted once.

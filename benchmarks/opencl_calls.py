@@ -1,4 +1,4 @@
-"""What a call of `tensor_ops_opencl` costs beside its kernels, on every OpenCL driver for the CPU.
+"""Overhead of a `tensor_ops_opencl` call beside its kernels, on every OpenCL driver for the CPU.
 
     python benchmarks/opencl_calls.py [--json benchmarks/results/opencl_calls.json]
     python benchmarks/opencl_calls.py --report benchmarks/results/opencl_calls.json

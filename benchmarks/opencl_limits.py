@@ -1,4 +1,4 @@
-"""What limits `tensor_ops_opencl` on the CPU: PoCL's launches, and the instructions it compiles to.
+"""Limits of `tensor_ops_opencl` on the CPU: PoCL's launches, and the instructions it compiles to.
 
     python benchmarks/opencl_limits.py [--json benchmarks/results/opencl_limits.json]
     python benchmarks/opencl_limits.py --report benchmarks/results/opencl_limits.json

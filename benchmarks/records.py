@@ -1,4 +1,4 @@
-"""What the records of several benchmarks have in common: where they are from, and their files."""
+"""Origin and files of records, which several benchmarks have in common."""
 
 import datetime
 import json

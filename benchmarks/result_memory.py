@@ -1,4 +1,4 @@
-"""What new results cost `tensor_ops_cpp`, with its pool and without, beside `out=`.
+"""Cost of new results in `tensor_ops_cpp`, with its pool and without, beside `out=`.
 
 Times rms_norm in float32 with one thread: results dropped by the next call, and results that the
 caller keeps. A limit of 0 turns the pool off, so that results are NumPy's.

@@ -1,4 +1,4 @@
-"""What `tensor_ops.<op>` costs beside a direct call of the backend's function."""
+"""Overhead of `tensor_ops.<op>` over a direct call of the backend's function."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What `import tensor_ops` costs beside `import numpy`, each in a new process."""
+"""Time of `import tensor_ops` beside `import numpy`, each in a new process."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What a second thread is worth to `tensor_ops_cpp`, and from which size on.
+"""Speedup of `tensor_ops_cpp` by a second thread, and the size from which on there is one.
 
 Four tables; one thread, two, and `default`, what a call chooses by itself, are taken in turn in
 short rounds:
@@ -144,7 +144,7 @@ def break_even(op, dtype):
 
 
 def idle_ratios(sizes):
-    """What idling costs: relative to the same number of threads called again and again."""
+    """Cost of idling, relative to the same number of threads called again and again."""
     return {
         size: {
             threads: {

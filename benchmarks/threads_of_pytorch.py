@@ -1,4 +1,4 @@
-"""What PyTorch's threads are worth to calls on its tensors.
+"""Speedup of calls on PyTorch's tensors by PyTorch's threads.
 
 A call of tensor_ops_cpp takes turns with a function of PyTorch, whose threads spin after it, or
 comes after idling. The same memory is given as a NumPy array, whose call has threads of the module,

@@ -3,7 +3,7 @@
 A random-weight Llama of transformers writes tokens after a short prompt, and its first token after
 a long one: by transformers with its usual cache, by transformers with a static cache and
 `torch.compile`, and by decoders with the model's weights and with quantised ones. They take turns.
-What packing takes, and memory, are beside it, and the part of the memory's bandwidth that one
+The time of packing, and memory, are beside it, and the part of the memory's bandwidth that one
 sequence reaches: the bytes that a step reads, by the time of a step, by what the kernel's threads
 read without computing right before or after those steps, whichever is more: that of a shared
 machine may double in between.

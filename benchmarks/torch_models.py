@@ -1,4 +1,4 @@
-"""What the swapped modules are worth in a Llama of transformers, and what a call costs, on the CPU.
+"""Speedup of a Llama of transformers by the swapped modules, and cost of a call, on the CPU.
 
 A random-weight Llama is timed as it comes and with its modules swapped, step by step in turn:
 reading a prompt (prefill) and writing a token (decode). So is each kind of swapped module alone, at

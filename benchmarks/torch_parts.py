@@ -1,4 +1,4 @@
-"""What few rows take on the way from a swapped layer down to the kernel, hot.
+"""Time of few rows on the way from a swapped layer down to the kernel, hot.
 
 In inference each call on the way is timed. While gradients are recorded, a layer and the swapped
 one take turns, some calls each, and what counts is the difference within a turn.

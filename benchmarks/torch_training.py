@@ -1,4 +1,4 @@
-"""What swapped modules are worth in training on the CPU: layers, whole steps and memory.
+"""Gain of swapped modules in training on the CPU: layers, whole steps and memory.
 
 Forward and backward of each kind of layer are timed as it comes, swapped and compiled by
 torch.compile, in random order; then whole steps of a GPT-2 and of a Llama with random weights. With

@@ -1,4 +1,4 @@
-"""What a call of vLLM's norms takes by the provider tensor_ops, and by vLLM's native one.
+"""Time of a call of vLLM's norms by the provider tensor_ops, and by vLLM's native one.
 
 Each is timed as vLLM calls it with ``enforce_eager``, and within a function that torch.compile has
 compiled as vLLM does for CPUs. All take turns, on one thread, whose processor time is counted, so
@@ -61,7 +61,7 @@ def measure(rounds: int) -> dict[str, Any]:
     keep_memory()
     register()
     torch.set_num_threads(1)
-    # What vLLM sets on CPUs: torch.compile sees the functions of the provider, not the op.
+    # vLLM sets this on CPUs: torch.compile sees the functions of the provider, not the op.
     ir.set_default_torch_wrap(False)
     versions = {"vllm": vllm.__version__, "torch": torch.__version__}
     with torch.inference_mode():

@@ -20,7 +20,7 @@ extensions = [
     "docstrings",
     "ops",
 ]
-# What the site shows under another name, or not at all.
+# Files that the site shows under another name, or not at all.
 exclude_patterns = ["_build", "README.md", "decisions/README.md"]
 root_doc = "index"
 

@@ -23,7 +23,7 @@ from gpu_checks.stages import INSTALL, PARTS, STAGES
 from gpu_checks.workplace import Stage, Workplace, run_stages
 
 ROOT = Path(__file__).resolve().parents[1]
-# Of a part, and of both at once. A stage that is stopped may take a few seconds more.
+# Seconds of a part, and of both at once. A stage that is stopped may take a few seconds more.
 BUDGET_OF_PART, BUDGET = 320, 580
 
 

@@ -23,7 +23,7 @@ from gpu_checks.barriers import PROBE_NAME, compiler, probe_command
 from gpu_checks.record import run_quietly
 
 ROOT = Path(__file__).resolve().parents[1]
-# Of the checkout and what is prepared: more is tedious to carry.
+# Size of the checkout and what is prepared: more is tedious to carry.
 MOST_MEGABYTES = 60
 # The newest symbols of the system's libraries that Ubuntu 22.04 has.
 NEWEST = "GLIBC_2.35,GLIBCXX_3.4.30,CXXABI_1.3.13"
@@ -91,7 +91,7 @@ def _build(python: str, architecture: str, folder: Path, scratch: Path) -> Path:
 
 def _run(words: Sequence[str], **environment: str) -> None:
     print("$", *words, flush=True)
-    # What is on this PYTHONPATH is of another Python.
+    # Packages on this PYTHONPATH are of another Python.
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     if (status := subprocess.run(words, env=variables | environment, check=False).returncode) != 0:
         raise SystemExit(f"exit status {status} of: {' '.join(words)}")

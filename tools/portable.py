@@ -27,7 +27,7 @@ __all__ = ["main"]
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "packages/tensor-ops-cpp"
 NATIVE = PACKAGE / "native"
-# What all native packages share.
+# Sources that all native packages share.
 SHARED = ROOT / "native"
 # The fewest processors that have the level, and no more than it.
 PROCESSORS = {"x86-64-v2": "Nehalem", "x86-64-v3": "Haswell"}
@@ -75,13 +75,13 @@ PRODUCTS = {
 NUMPY_PLATFORMS = {"macos": "macosx_14_0_arm64", "windows": "win_amd64"}
 # Folders of sources that go into the Python module; all others go into the library.
 OF_THE_MODULE = {"arrays", "binding", "python"}
-# Those of CMakeLists.txt. A loop that clang cannot vectorize is slow there, not wrong.
+# Warnings of CMakeLists.txt. A loop that clang cannot vectorize is slow there, not wrong.
 WARNINGS = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-Wno-error=pass-failed"]
 KERNEL_FLAGS = [
     *("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fopenmp-simd"),
     *("-fno-exceptions", "-fno-rtti", "-fvisibility=hidden"),
 ]
-# What the extension sees of Python's own pyconfig.h for Windows, which no package on PyPI has.
+# Macros that the extension needs of Python's own pyconfig.h for Windows, which is not on PyPI.
 WINDOWS_CONFIGURATION = """\
 #pragma once
 #include <io.h>

@@ -1,4 +1,4 @@
-"""What the data sheets of GPUs say of them, as far as the kernel of decode steps depends on it."""
+"""Figures from the data sheets of GPUs, as far as the kernel of decode steps depends on them."""
 
 from dataclasses import dataclass, replace
 

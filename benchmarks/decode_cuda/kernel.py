@@ -25,7 +25,7 @@ __all__ = [
     "ARCHITECTURES",
     "FORMATS",
     "Kernel",
-    "Step",
+    "RingStep",
     "as_record",
     "compile_kernel",
     "compiler_release",
@@ -65,7 +65,7 @@ PASSES = {"LDS": 1, "LDS.U": 1, "LDS.64": 2, "LDS.128": 4}
 
 
 @dataclass(frozen=True)
-class Step:
+class RingStep:
     """A ring step of a type of weights."""
 
     bytes: int
@@ -97,7 +97,7 @@ class Kernel:
     code_bytes: int
     shared_bytes: int
     warps: int
-    steps: dict[str, Step]
+    steps: dict[str, RingStep]
 
     def in_flight(self, format_: str) -> int:
         """Return the bytes that a block has on their way: a slot of each warp is being read."""
@@ -111,7 +111,7 @@ def as_record(kernel: Kernel) -> dict[str, Any]:
 
 def from_record(content: dict[str, Any]) -> Kernel:
     """Return the kernel of which a record tells."""
-    steps = {name: Step(**step) for name, step in content["steps"].items()}
+    steps = {name: RingStep(**step) for name, step in content["steps"].items()}
     return Kernel(**{**content, "steps": steps})
 
 
@@ -179,7 +179,7 @@ def read(architecture: int, code: str, usage: str, symbols: str) -> list[Kernel]
     return sorted(kernels, key=lambda kernel: kernel.slots)
 
 
-def _step(function: Function, format_: str, size: dict[str, int]) -> Step:
+def _step(function: Function, format_: str, size: dict[str, int]) -> RingStep:
     loops = machine_code.loops(function)
     products = _blocks_with_products(function, format_)
     inner = _smallest([each for each in loops if products & each.blocks], f"steps of {format_}")
@@ -198,7 +198,7 @@ def _step(function: Function, format_: str, size: dict[str, int]) -> Step:
     passed = inner.blocks | _inside(loops, outer)
     meeting = {n for n in outer.blocks - passed if _count(function, n, "BAR")}
     join = machine_code.shortest_round(function, outer, meeting)
-    return Step(
+    return RingStep(
         size[f"bytes_{format_}"],
         size[f"columns_{format_}"],
         size[f"panel_{format_}"],

@@ -1,4 +1,4 @@
-"""What the compiler made of a kernel: its instructions, as basic blocks, and the ways round a loop.
+"""Compiled code of a kernel: its instructions, as basic blocks, and the ways round a loop.
 
 Read from the text that NVIDIA's nvdisasm prints of a cubin. Nothing here knows a certain kernel.
 """

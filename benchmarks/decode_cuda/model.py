@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from decode_cuda.gpus import LATENCY, Gpu
-from decode_cuda.kernel import Kernel, Step
+from decode_cuda.kernel import Kernel, RingStep
 
 __all__ = [
     "BARRIER",
@@ -133,13 +133,13 @@ class Pause:
     bytes: float = 0
 
 
-def weight_bytes(shape: Shape, step: Step) -> int:
+def weight_bytes(shape: Shape, step: RingStep) -> int:
     """Return the bytes of weights that a step reads, as they are packed."""
     products = [*shape.of_layer * shape.layers, shape.head]
     return sum(_tiles(p) * sum(_steps(p, step)) * step.bytes for p in products)
 
 
-def fits(gpu: Gpu, shape: Shape, step: Step) -> bool:
+def fits(gpu: Gpu, shape: Shape, step: RingStep) -> bool:
     """Return whether a model has room in a GPU's memory."""
     table = shape.words * shape.hidden / step.columns / TILE_ROWS * step.bytes
     return weight_bytes(shape, step) + shape.has_own_head * table <= FULL * gpu.memory
@@ -243,7 +243,7 @@ def _panels(
         yield Panel(tiles * steps * step.bytes, before, multiply)
 
 
-def _prepare(gpu: Gpu, product: Product, step: Step, rounds: int, positions: int) -> float:
+def _prepare(gpu: Gpu, product: Product, step: RingStep, rounds: int, positions: int) -> float:
     """Return the time in which threads prepare four columns of activations `rounds` times."""
     loads = 1 + 2 * ceil(_spans(positions) / 2) if product.is_attended else 1
     return rounds * (loads * L2 + step.prepare * CLOCKS / gpu.clock)
@@ -253,7 +253,7 @@ def _spans(positions: int) -> int:
     return ceil(positions / SPAN_POSITIONS)
 
 
-def panel_count(product: Product, step: Step) -> int:
+def panel_count(product: Product, step: RingStep) -> int:
     """Return how many panels the columns of a product are."""
     return len(_steps(product, step))
 
@@ -262,7 +262,7 @@ def _tiles(product: Product) -> int:
     return ceil(product.rows / TILE_ROWS)
 
 
-def _steps(product: Product, step: Step) -> list[int]:
+def _steps(product: Product, step: RingStep) -> list[int]:
     """Return the steps of a tile in each panel."""
     whole, rest = divmod(product.columns, step.panel_columns)
     panels = [step.panel_columns] * whole + [rest] * (rest > 0)

@@ -14,7 +14,7 @@ __all__ = ["KINDS", "OTHER", "blocks", "kernel_of"]
 
 POSITIONS, MORE_POSITIONS, MORE_TOKENS = 512, 4096, 8
 HOPPER = tuple(gpu for gpu in GPUS if gpu.architecture == 90)
-# What the instructions of a step are for.
+# Purposes of the instructions of a step.
 KINDS = {
     "tensor cores": ("IMMA", "HMMA"),
     "loads from shared memory": ("LDS",),

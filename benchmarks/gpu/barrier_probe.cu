@@ -1,4 +1,4 @@
-// What the parts of a decode step cost on a GPU when each is alone: a barrier of all blocks, copies
+// Times the parts of a decode step on a GPU, each alone: a barrier of all blocks, copies
 // on their way beside it, loads after it, and rings that read without multiplying. Prints a line of
 // JSON for each figure; docs/decode_cuda_predictions.md says what they are compared with.
 //

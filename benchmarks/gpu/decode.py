@@ -37,7 +37,7 @@ __all__ = ["figures", "main", "of_other_engines", "seconds_of_steps"]
 
 Figure = dict[str, Any]
 STEPS, ROUNDS = 64, 7
-# Of steps that are called one by one, and of those whose nodes are timed.
+# The number of steps that are called one by one, and of those whose nodes are timed.
 CALLS, PROFILES = 30, 10
 
 

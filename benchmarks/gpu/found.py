@@ -1,4 +1,4 @@
-"""What is found of a GPU while steps are timed on it, and what is predicted of it with that.
+"""Figures of a GPU, found while steps are timed on it, and predictions that are made with them.
 
 Tested by tests/benchmarks/test_gpu_decode.py.
 """
@@ -27,7 +27,7 @@ COPIED = 2**30
 
 @dataclass(frozen=True)
 class Found:
-    """What is known of the GPU: the bandwidth of a copy, and what nvidia-smi shows of it."""
+    """Figures of the GPU: the bandwidth of a copy, and what nvidia-smi shows of it."""
 
     copied: float | None = None
     name: str = ""

@@ -20,8 +20,8 @@ MEAN = 1.2
 HOST_SECONDS = 5e-6
 OF_COPIES_BOTH_WAYS = 0.8
 OVER_NUMPY = 10
-# Of the data sheet's bandwidth, by type of weights, in steps of these models: one request with 512
-# positions, a block on each multiprocessor.
+# Shares of the data sheet's bandwidth, by type of weights, in steps of these models: one request
+# with 512 positions, a block on each multiprocessor.
 OF_DATA_SHEET = {"BF16": 0.78, "Q8_0": 0.7, "Q4_0": 0.7}
 DECODED, CASE = ("1B", "8B"), [1, 512]
 

@@ -10,7 +10,7 @@ from tensor_ops_decode.program import Cache
 
 __all__ = ["KINDS", "program_of"]
 
-# What the engine calls the types, and their blocks: numbers, and bytes behind the scale.
+# The engine's names of the types, and their blocks: numbers, and bytes behind the scale.
 KINDS = {"BF16": "bf16", "Q8_0": "q8_0", "Q4_0": "q4_0"}
 BLOCK, BLOCK_BYTES = 32, {"q8_0": 32, "q4_0": 16}
 PAGE = 64

@@ -85,7 +85,7 @@ def _bandwidth(part: Part) -> Figure:
 
 
 def _host_times() -> Iterator[Figure]:
-    """What a call costs the host: on a row that is short, by us and by torch."""
+    """Host time of a call on a short row, by us and by torch."""
     import tensor_ops
 
     for variant in VARIANTS.values():

@@ -1,4 +1,4 @@
-"""What is measured, and the arrays for it."""
+"""Calls that are measured, and the arrays for them."""
 
 import math
 from collections.abc import Iterator

@@ -14,7 +14,7 @@ ROUNDS = 7
 # A turn lasts about so long, so that the events' own resolution does not count.
 TURN = 2e-3
 MOST_CALLS = 200
-# Of a turn by the host's clock; more would wait for room in the queue of a stream.
+# Calls in a turn by the host's clock; more would wait for room in the queue of a stream.
 HOST_CALLS = 500
 
 

@@ -1,4 +1,4 @@
-"""What a decode step of several ranks takes: a model of bytes, bandwidth and exchanges.
+"""Time of a decode step of several ranks: a model of bytes, bandwidth and exchanges.
 
 Ranks wait for one another at every exchange, so that what is between two of them takes as long as
 the rank that reads the most. An exchange takes a latency, and the time of what a rank receives.

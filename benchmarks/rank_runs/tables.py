@@ -1,4 +1,4 @@
-"""What the page says of a record of ranks: what was measured, and what is predicted from it."""
+"""Tables of the page about a record of ranks: what was measured, and what is predicted from it."""
 
 import statistics
 from collections.abc import Iterable

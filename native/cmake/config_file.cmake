@@ -8,7 +8,7 @@
 # The file has lines such as set(USE_CUDA ON) and set(TENSOR_OPS_DECODE OFF). A name that begins with
 # USE_ or TENSOR_OPS_ and is unknown stops the configuration. Other variables stay in the file.
 
-# What provides a backend of which nothing can be compiled here.
+# Packages that provide a backend of which nothing can be compiled here.
 set(backend_answer_OPENCL "tensor-ops-opencl, which is Python alone: pip install ./packages/tensor-ops-opencl")
 set(backend_answer_TORCH "tensor-ops-torch, which is Python alone: pip install ./packages/tensor-ops-torch")
 set(backend_answer_MPS "PyTorch, through tensor-ops-torch: pip install ./packages/tensor-ops-torch")
@@ -76,7 +76,7 @@ function(require_known_name name where)
   endif()
 endfunction()
 
-# What the file sets goes before what the command line sets, and a difference is said.
+# Settings of the file go before those of the command line, and a difference is said.
 function(read_config_file config_file)
   set(config_options ${ARGN})
   if(NOT EXISTS "${config_file}")
@@ -94,7 +94,7 @@ function(read_config_file config_file)
   get_cmake_property(names VARIABLES)
   list(FILTER names INCLUDE REGEX "^(USE|TENSOR_OPS)_")
   foreach(name IN LISTS names)
-    # Of two variables of one name, the one in the cache is hidden by the file's.
+    # The file's variable hides the one of the same name in the cache.
     if(name IN_LIST cached AND "${${name}}" STREQUAL "$CACHE{${name}}")
       continue()
     endif()

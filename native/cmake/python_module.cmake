@@ -6,7 +6,7 @@ set(PYBIND11_FINDPYTHON ON)
 find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module NumPy)
 find_package(pybind11 CONFIG REQUIRED)
 
-# What uses pybind11 is large, and a call of an op runs through little of it.
+# Code that uses pybind11 is large, and a call of an op runs through little of it.
 file(GLOB call_files CONFIGURE_DEPENDS ${shared}/binding/ops/*.cpp ${shared}/binding/python/*.cpp native/arrays/*.cpp
                                        native/python/*.cpp)
 set(pybind11_files ${call_files})
@@ -41,7 +41,7 @@ if(CMAKE_SYSTEM_NAME STREQUAL "Linux")
 endif()
 install(TARGETS _native LIBRARY DESTINATION ${library})
 
-# What else is compiled in, and what was chosen, for programs that look for either (PEP 770).
+# SBOM of what else is compiled in, and of what was chosen (PEP 770).
 if(SKBUILD_METADATA_DIR AND PROJECT_IS_TOP_LEVEL AND NOT TENSOR_OPS_CUDA_EMULATION)
   configure_file(native/sbom.cdx.json.in sbom.cdx.json @ONLY)
   install(FILES ${CMAKE_CURRENT_BINARY_DIR}/sbom.cdx.json DESTINATION ${SKBUILD_METADATA_DIR}/sboms)

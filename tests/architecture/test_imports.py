@@ -1,4 +1,4 @@
-"""What imports what: no circles, and nothing that ARCHITECTURE.md does not allow."""
+"""Imports between modules: no circles, and nothing that ARCHITECTURE.md does not allow."""
 
 import ast
 import itertools
@@ -45,7 +45,7 @@ def graph(package):
     files = modules(package)
     edges = {}
     for module, path in files.items():
-        # What is compiled is in no file of Python, and imports nothing of ours.
+        # Compiled modules are in no file of Python, and import nothing of ours.
         names = {name for name in imported(path) if not name.startswith(f"{package}._native")}
         edges[module] = {owner(name, files) for name in names} - {"", module}
     return edges

@@ -1,4 +1,4 @@
-"""What C++ files include: only what ARCHITECTURE.md allows to their folder."""
+"""Includes of C++ files: only those that ARCHITECTURE.md allows to their folder."""
 
 import re
 

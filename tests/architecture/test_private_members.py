@@ -48,7 +48,7 @@ def private_names(tree):
 def reached(tree, private, own):
     """Return what of the private names a file reads or replaces in other objects than its own.
 
-    What belongs to a module of others is left out, such as `os._exit`.
+    Members of modules of others are left out, such as `os._exit`.
     """
     others = {
         alias.asname or alias.name.partition(".")[0]

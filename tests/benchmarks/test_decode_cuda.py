@@ -1,4 +1,4 @@
-"""What is predicted of decode steps on GPUs follows from what was counted."""
+"""Predictions of decode steps on GPUs follow from what was counted."""
 
 import dataclasses
 import json
@@ -85,7 +85,7 @@ def test_rings_hide_pauses(kernels):
 
 
 def test_what_was_found_takes_the_place_of_assumptions(kernels):
-    """Of a copy and of a clock, either alone too."""
+    """The bandwidth of a copy and the clock do, either alone too."""
     kernel = tables.kernel_of(H200, kernels)
     assert H200.attainable == pytest.approx(0.9 * 4.8e12)
     assert H200.as_found() == H200

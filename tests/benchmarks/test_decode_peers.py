@@ -1,4 +1,4 @@
-"""What is said of records of the decode engine, and the files that it is measured on."""
+"""Sentences about records of the decode engine, and the files that it is measured on."""
 
 from pathlib import Path
 from xml.etree import ElementTree

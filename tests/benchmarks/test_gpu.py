@@ -34,7 +34,7 @@ NAMES = {"ours": goals.OURS, "ours out=": f"{goals.OURS} out=", "compiled": "tor
 
 @pytest.fixture
 def figures():
-    """What was never measured, of each kind."""
+    """Figures that were never measured, of each kind."""
     return [
         figure(BANDWIDTH, shape=(1000, 4096), ours=[100, 101, 99], copy=[95, 96, 95]),
         figure(BANDWIDTH, "softmax", shape=(1000, 4096), ours=[100, 100, 100], copy=[89, 89, 89]),

@@ -17,7 +17,7 @@ from tensor_ops_decode import reference
 TINY = Shape("tiny", 2, 128, 4, 2, 32, 256, 300, has_own_head=False)
 CASES, STEPS = ((1, 70), (2, 9)), 2
 MODEL = Model(TINY, CASES, fewer_blocks=(0.5, 0.25))
-# What nvidia-smi shows of a machine with two GPUs.
+# The output of nvidia-smi on a machine with two GPUs.
 SHOWN = "NVIDIA H200, 1980\nNVIDIA H200, 345\n"
 
 
@@ -236,7 +236,7 @@ def test_steps_are_shown_beside_copy_prediction_and_others():
 
 
 def test_steps_are_held_against_the_goals():
-    """Of the usual case of models alone, with all blocks and where the bandwidth is known."""
+    """Goals are for the usual case of models, with all blocks and where the bandwidth is known."""
     case = {"way": parts.DECODE, "variant": "BF16", "dtype": "", "model": "8B", "shape": [1, 512]}
     ours = {
         **case,

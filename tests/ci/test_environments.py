@@ -8,7 +8,7 @@ import pytest
 
 
 class Session:
-    """Of nox, on a processor with some levels."""
+    """A session of nox, on a processor with some levels."""
 
     def __init__(self, *levels):
         self.levels = levels

@@ -80,7 +80,7 @@ def test_command_line(capsys):
     sorted(path.parent.name for path in release_check.ROOT.glob("packages/*/CHANGELOG.md")),
 )
 def test_every_changelog_begins_with_the_version_of_its_package(package):
-    """What is left to do for a release is to write the day."""
+    """The date is all that is left to write for a release."""
     text = (release_check.ROOT / "packages" / package / "pyproject.toml").read_text()
     version = tomllib.loads(text)["project"]["version"]
     assert [p for p in problems(package, version) if "dates" not in p] == []

@@ -1,4 +1,4 @@
-"""What the linters of workflows do not look at."""
+"""Rules for workflows that their linters do not check."""
 
 import ast
 import re

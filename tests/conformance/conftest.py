@@ -23,7 +23,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("ci")
 
 BACKENDS = ["python", *backends.INSTALLED]
-# Those that are libraries with a C interface, and those that are packages of their own.
+# Backends that are libraries with a C interface, and those that are packages of their own.
 NATIVE = ("cpp", "cuda")
 PACKAGES = ("cpp", "opencl", "cuda")
 

@@ -302,7 +302,7 @@ def test_headers_are_c99_and_cpp17(tmp_path):
 
 
 def test_structures_are_those_of_the_header(tmp_path):
-    """What ctypes believes of the structs is what the compiler does."""
+    """The structs of ctypes are those of the compiler."""
     compiler = shutil.which("cc") or pytest.skip("no C compiler is installed")
     structures = {
         "error": Error, "array": Array, "call": Call, "device": Device, "backend": Backend

@@ -1,4 +1,4 @@
-"""What the packages of backends have besides right ops: names, docstrings, facts, plain results."""
+"""Packages of backends besides right ops: names, docstrings, facts, plain results."""
 
 import inspect
 import pickle

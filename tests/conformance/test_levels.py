@@ -11,7 +11,7 @@ from tensor_ops import backends
 
 SUITE = Path(__file__).parent
 RUNS = ["test_samples.py", "test_outputs.py"]
-# Of a thousand tests on each level; --nightly runs all.
+# A sample of a thousand tests on each level; --nightly runs all.
 SAMPLE = "--every=5"
 
 

@@ -10,7 +10,7 @@ PACKAGE = ROOT / "packages/tensor-ops-cpp"
 EXAMPLES = ROOT / "examples"
 # The C compiler of each C++ compiler.
 C_COMPILERS = {"g++": "gcc", "clang++": "clang"}
-# What is compiled soonest: one level, no decode programs, not optimized.
+# The build that compiles soonest: one level, no decode programs, not optimized.
 QUICK = {"TENSOR_OPS_ONE_LEVEL": "ON", "TENSOR_OPS_DECODE": "OFF", "CMAKE_BUILD_TYPE": "Debug"}
 # No other program of the process's environment, such as a virtual environment's Python.
 PATH = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}

@@ -1,4 +1,4 @@
-"""What can be chosen when the C++ backend is compiled: options of CMake, and config.cmake."""
+"""Choices when the C++ backend is compiled: options of CMake, and config.cmake."""
 
 import importlib.util
 import json

@@ -13,7 +13,7 @@ PATH = Path(__file__).parents[2] / "docker" / "Dockerfile"
 
 @dataclass
 class Stage:
-    """What a stage adds to the one that it builds on."""
+    """Additions of a stage to the one that it builds on."""
 
     name: str
     base: str

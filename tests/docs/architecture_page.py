@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-# What the beginnings of paths stand for.
+# Folders for which the beginnings of paths stand.
 SHORT = {each: f"packages/tensor-ops-{each}/native" for each in ("cpp", "cuda")} | {
     path.name: path.relative_to(ROOT).as_posix() for path in ROOT.glob("packages/*/src/*")
 }

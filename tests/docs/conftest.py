@@ -1,6 +1,6 @@
 """The pages of the documentation, and a reader who follows them in a place of their own.
 
-What stands in a page's code blocks is true, because it is run. A comment before a block says what
+The code blocks of a page are true, because they are run. A comment before a block says what
 is special about it:
 
 ``<!-- fails: exit 1 -->``
@@ -104,7 +104,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a block printed, and its exit status or exception if it failed."""
+    """The output of a block, and its exit status or exception if it failed."""
 
     output: str
     failure: str | None = None

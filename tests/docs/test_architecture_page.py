@@ -1,4 +1,4 @@
-"""What ARCHITECTURE.md names is there."""
+"""Names in ARCHITECTURE.md are those of files that exist."""
 
 import re
 

@@ -12,7 +12,7 @@ SOURCES = [
     *ROOT.glob("packages/*/native/**/*"),
     *ROOT.glob("native/**/*"),
 ]
-# What Python, the system or a driver says, not our code.
+# Messages of Python, the system or a driver, not of our code.
 OF_OTHERS = {
     "No module named 'tensor_ops",
     "OSC UCX component priority set inside component query failed",

@@ -7,7 +7,7 @@ from pathlib import Path
 from byte_models import save_model
 from written_commands import split
 
-# What is said in the conversations.
+# Lines of the user in the conversations.
 GIVEN = "Name a colour.\n/exit\n"
 
 

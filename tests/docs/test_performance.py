@@ -98,7 +98,7 @@ def test_the_accuracy_of_decode_is_what_its_record_gives():
 
 
 def test_no_number_stands_in_the_prose(shown_text, gpu_text):
-    """What was measured stands in blocks only: prose would not be brought up to date."""
+    """Measured numbers stand in blocks only: prose would not be brought up to date."""
     prose = gpu_report.BLOCK.sub("", pages.BLOCK.sub("", shown_text + gpu_text))
     claims = prose.replace("95% confidence", "")
     assert not re.search(r"\d ?(times|x|ms|us|GB/s|%)(?!\w)", claims)

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 SITE_ONLY = [DOCS / "index.md", *sorted(DOCS.glob("site/*.md"))]
 API_PAGES = sorted(DOCS.glob("api/tensor_ops*.rst"))
-# What the index lists as parts of a page, and what a page is included in.
+# Pages that the index lists as parts of another, and those that include one.
 NOT_LISTED = {"index", "README", "decisions/README"}
 
 

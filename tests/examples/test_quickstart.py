@@ -15,7 +15,7 @@ from tensor_ops.variants import VARIANTS
 
 @pytest.fixture(scope="module")
 def printed(embed_sentences: ModuleType, quickstart: ModuleType) -> str:
-    """What one run prints, which takes seconds."""
+    """The output of one run, which takes seconds."""
     output = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(output):
         patch.setattr(embed_sentences, "ROUNDS", 1)

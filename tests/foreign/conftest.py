@@ -1,4 +1,4 @@
-"""What the NumPy backend sees of the arrays of a call."""
+"""Arrays of a call as the NumPy backend sees them."""
 
 import pytest
 

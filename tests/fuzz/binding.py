@@ -44,7 +44,7 @@ def try_input(data):
 
 
 def _judge_error(call, accepted, error):
-    # What an argument itself raises when it is asked comes through.
+    # An error that an argument itself raises when it is asked comes through.
     if type(error) not in (TypeError, ValueError) and str(error) != "asked":
         raise WrongCallError(f"{told(call)}: raised {type(error).__name__}: {error}") from error
     if accepted is not None and _is_good_count(call.count):

@@ -37,7 +37,7 @@ def try_input(data):
         assert message.startswith(f"{PATH}:"), message
         message.encode()  # it can be shown
         return
-    # What is accepted can be used, shown and written.
+    # An accepted configuration can be used, shown and written.
     decision = selection.decide([found.level(INSTALLED)])
     assert decision.candidates
     saved = config.save(PATH, {"preferred_backend": "auto"}, INSTALLED)

@@ -81,7 +81,7 @@ COMMANDS = {
         "--plot": FILES,
     },
 }
-# What comes from standard input; None is a closed one.
+# Contents of standard input; None is a closed one.
 INPUTS = [
     b"",
     b"hi",

@@ -42,7 +42,7 @@ def try_input(data):
         assert message.startswith(f"{PATH}: "), message
         assert len(message) < 2000, message
         return
-    # What is accepted can be read to the last byte.
+    # Accepted tensors can be read to the last byte.
     for read in opened:
         with contextlib.suppress(FileFormatError):
             tensor = read()

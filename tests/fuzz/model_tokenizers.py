@@ -128,7 +128,7 @@ def try_input(data):
             message = str(error)
             assert message.startswith("the tokenizer cannot encode the text: "), message
             continue
-        # What is added around a text may be any number.
+        # Tokens that are added around a text may be any number.
         if all(token in tokenizer for token in tokens):
             decoded = tokenizer.decode(tokens)
             stream = tokenizer.stream()

@@ -31,7 +31,7 @@ NEVER, ALWAYS = 2**62, 1
 
 
 class WrongCallError(AssertionError):
-    """What a call must not do."""
+    """A result or an error that a call must not have."""
 
 
 class Raises:

@@ -22,7 +22,7 @@ MODELS = ("model_files", "model_settings", "model_tokenizers", "chat_templates",
 # Compilers read its functions, which therefore stay as they are: no branches are watched.
 TORCH = ("swapped_modules",)
 TARGETS = (*NATIVE, *MODELS, *TORCH, "configuration", "selections", "command")
-# What a target may have, so that a number of a file that is taken for a size is a MemoryError.
+# Memory that a target may have, so that a number of a file taken for a size is a MemoryError.
 MOST_BYTES = 8 << 30
 
 

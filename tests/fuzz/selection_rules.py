@@ -18,11 +18,11 @@ ALIASES = {"numpy": "python", "openmp": "cpp", "cpu": "cpp"}
 
 
 class RefusedError(Exception):
-    """What a setting or a call is refused for: "config", "unavailable" or "backend"."""
+    """The reason for which a setting or a call is refused: "config", "unavailable" or "backend"."""
 
 
 class Machine(NamedTuple):
-    """What is installed: by name the kind of device or None, what it lacks, and what computes.
+    """Installed backends: by name the kind of device or None, what it lacks, and what computes.
 
     `state` is "available", "absent", "broken" or "wrong setting".
     """
@@ -56,7 +56,7 @@ class Machine(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What is configured, as it was written; "" or None where nothing is."""
+    """The configuration, as it was written; "" or None where nothing is."""
 
     env_force: str = ""
     env_preferred: str = ""

@@ -87,7 +87,7 @@ def _restore(environ, entry_points):
     os.environ.update(environ)
 
 
-# What is installed
+# Installed backends
 
 
 def _install(choices):
@@ -237,7 +237,7 @@ class Program:
             assert tensor_ops.get_backend() in available, (available, *facts)
 
 
-# What is configured
+# Settings
 
 
 def _name(choices, *others):
@@ -284,7 +284,7 @@ def _names(choices):
     return [_name(choices) for _ in range(1 + choices.below(4))]
 
 
-# What is refused
+# Refusals
 
 
 def _check_available(machine, name):

@@ -1,4 +1,4 @@
-"""What the fuzzer has found stays found: its inputs, and a few of any kind, without a fuzzer."""
+"""The fuzzer's finds stay found: its inputs, and a few of any kind, without a fuzzer."""
 
 import importlib
 import os

@@ -13,7 +13,7 @@ def main(words):
     print("hello", *words)
     return 3 if words == ["three"] else None
 """
-# What must not run for the help.
+# Code that must not run for the help.
 SAYS = """
 raise SystemExit("imported")
 

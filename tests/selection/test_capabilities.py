@@ -1,4 +1,4 @@
-"""What a backend declares as its CAPABILITIES, and what tensor_ops does with it."""
+"""The CAPABILITIES that a backend declares, and their effect on tensor_ops."""
 
 import numpy as np
 import pytest

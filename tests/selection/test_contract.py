@@ -1,4 +1,4 @@
-"""What a backend may do wrong in its answers, each time at its own cost only."""
+"""Mistakes that a backend may make in its answers, each time at its own cost only."""
 
 import json
 import shutil

@@ -217,7 +217,7 @@ def test_nothing_anywhere_is_the_built_in_default():
     assert decision.candidates == decision.priority == ("cuda", "opencl", "cpp", "python")
 
 
-# What one level leaves out of its order of fall-back comes from the levels below it.
+# Backends that one level leaves out of its order of fall-back come from the levels below it.
 @pytest.mark.parametrize("kind", ["named", "preferred"])
 @pytest.mark.parametrize(
     ("priorities", "expected"),

@@ -1,4 +1,4 @@
-"""What environment and file force, and reloads that something disturbs."""
+"""Forces of environment and file, and reloads that something disturbs."""
 
 import pytest
 

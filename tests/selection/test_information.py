@@ -1,4 +1,4 @@
-"""What is said of the backends and of the choice between them."""
+"""Information about the backends and about the choice between them."""
 
 import numpy as np
 import pytest

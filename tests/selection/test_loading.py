@@ -12,7 +12,7 @@ import pytest
 
 import tensor_ops
 
-# What somebody may have put into a folder that a user goes to: modules that tensor_ops imports,
+# Files that somebody may have put into a folder that a user goes to: modules tensor_ops imports,
 # a distribution that registers a backend, a configuration, a program that `doctor` asks.
 MODULES = ("numpy", "ml_dtypes", "json", "tensor_ops", "tensor_ops_cpp", "planted", "_native")
 CODE = "raise SystemExit('code of the current directory ran')\n"

@@ -299,7 +299,7 @@ def test_a_bad_variable_ends_the_import_with_its_name(processes, variable, value
 
 
 class TestImports:
-    """What is imported, and when."""
+    """Modules that are imported, and when."""
 
     def test_the_import_brings_no_backend(self, processes):
         assert processes.output(f"{IMPORT}; {LOADED}") == ""

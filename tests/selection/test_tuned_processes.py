@@ -1,4 +1,4 @@
-"""What a table of ``tensor-ops tune`` decides in processes of their own."""
+"""Decisions by a table of ``tensor-ops tune`` in processes of their own."""
 
 from textwrap import dedent
 

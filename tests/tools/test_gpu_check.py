@@ -165,7 +165,7 @@ def test_what_is_printed_is_in_the_log_at_once(place):
 
 
 def test_an_interrupted_stage_is_kept_and_the_rest_is_skipped(place, kept):
-    """What the program has printed by then too."""
+    """Output that the program has printed by then is kept too."""
     end_parent = "import os, signal; print('on', flush=True); os.kill(os.getppid(), signal.SIGINT)"
 
     def do(place):

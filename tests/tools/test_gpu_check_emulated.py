@@ -13,7 +13,7 @@ import pytest
 from gpu_checks.stages import PARTS, STAGES
 
 ROOT = Path(__file__).parents[2]
-# What is skipped: it needs a GPU, or its times would mean nothing.
+# Stages that are skipped: they need a GPU, or their times would mean nothing.
 NEEDS_A_GPU = {"barriers", "benchmark", "decode_cases", "decode_times", "torch", "opencl"}
 NEEDS_A_GPU |= {"decode_races", "sanitizers"}
 
@@ -59,7 +59,7 @@ def test_both_commands_check_all_that_needs_no_gpu(wheels, tmp_path):
 
 
 def test_a_short_budget_ends_the_last_stage_and_loses_nothing(wheels, tmp_path):
-    """What the chosen stage needs is installed, which was not asked for by its name."""
+    """A stage that the chosen one needs is run too, though its name was not given."""
     words = ["--stages", "decode", "--part", "1", "--budget", "4", "--from-wheels", wheels]
     _, content = run(tmp_path, *words)
     assert content["stages"]["install"]["status"] == "passed"

@@ -1,4 +1,4 @@
-"""What runs on a GPU alone names only what PyTorch has."""
+"""Programs that run on a GPU alone name only what PyTorch has."""
 
 import ast
 import functools

@@ -1,4 +1,4 @@
-"""What the stages of `tools/gpu_check.py` start, and what they make of it."""
+"""Programs that the stages of `tools/gpu_check.py` start, and what they make of the output."""
 
 import time
 from pathlib import Path

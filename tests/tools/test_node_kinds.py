@@ -1,4 +1,4 @@
-"""What C++ knows of the kinds of nodes is what their files in Python declare."""
+"""The kinds of nodes in C++ are those that their files in Python declare."""
 
 import pytest
 

@@ -15,7 +15,7 @@ from interpreters import HERE, NATIVE, PACKAGES, PYTHONS, ROOT, Interpreter
 
 # It takes minutes and a compiler of its own, and is built for the Python that runs this only.
 BUILT_ONCE = {"tensor-ops-cuda"}
-# Those whose sdist and wheel are in the folder that the sample is about.
+# Packages whose sdist and wheel are in the folder that the sample is about.
 IN_SAMPLE = {"tensor-ops", "tensor-ops-decode"}
 
 

@@ -25,7 +25,7 @@ __all__ = [
 ROOT = Path(__file__).parents[2]
 PYTHONS = ["3.11", "3.12", "3.13"]
 HERE = ".".join(map(str, sys.version_info[:2]))
-# What the conformance suite and its OpenCL backend need.
+# Requirements of the conformance suite and its OpenCL backend.
 SUITE = ["pyopencl[pocl]>=2024.1", "pytest>=9", "hypothesis>=6.150", "mpmath>=1.3"]
 
 
@@ -36,7 +36,7 @@ def project(package):
 
 
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("packages/*/pyproject.toml"))
-# What they need that is not theirs, apart from OpenCL's and PyTorch's, which few tests install.
+# Requirements from elsewhere, apart from OpenCL's and PyTorch's, which few tests install.
 DEPENDENCIES = sorted(
     {
         each
@@ -64,7 +64,7 @@ class Interpreter:
 
     @cached_property
     def suite_wheelhouse(self):
-        """Those that the backends' conformance suite needs besides."""
+        """Packages that the backends' conformance suite needs besides."""
         return self._download("suite", [*DEPENDENCIES, *SUITE])
 
     def _download(self, name, requirements):

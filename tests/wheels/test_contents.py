@@ -1,4 +1,4 @@
-"""What is in the sdists and wheels, before anything is installed."""
+"""Contents of the sdists and wheels, before anything is installed."""
 
 import base64
 import configparser
@@ -23,7 +23,7 @@ from interpreters import HERE, NATIVE, ROOT, build_wheel, project, run
 # In bytes, as the index counts them.
 LARGEST = {"tensor-ops-cpp": 5_000_000, "tensor-ops-cuda": 30_000_000}
 LARGEST_PURE = 500_000
-# What is compiled into a native package, by its name in the notices and the SBOM.
+# Components compiled into a native package, by their names in the notices and the SBOM.
 COMPILED_IN = {"tensor-ops-cpp": ["pybind11"], "tensor-ops-cuda": ["pybind11", "cudart"]}
 
 

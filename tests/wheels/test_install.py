@@ -54,7 +54,7 @@ RUNS = {"python": [], "cpp": [], "opencl": ["-k", "softmax or silu_mul"]}
 
 @pytest.fixture(scope="module")
 def environment(interpreter, dist):
-    """What ``pip install 'tensor-ops[cpp,opencl]'`` puts into an environment, and the tests'."""
+    """An environment after ``pip install 'tensor-ops[cpp,opencl]'``, with the tests' packages."""
     fresh = interpreter.environment("all")
     folders = [dist, interpreter.suite_wheelhouse]
     fresh.install("tensor-ops[cpp,opencl]", folders=folders)
@@ -87,7 +87,7 @@ def test_conformance(environment, backend):
 
 
 def test_from_pip_to_the_right_numbers_in_a_minute(interpreter, dist):
-    """What a newcomer does; without network, so that nothing but our own part is timed."""
+    """A newcomer's steps; without network, so that nothing but our own part is timed."""
     interpreter.wheelhouse  # noqa: B018
     start = time.monotonic()
     fresh = interpreter.environment("newcomer")

@@ -1,4 +1,4 @@
-"""What native wheels need of the system that they are installed on."""
+"""Requirements of native wheels on the system that they are installed on."""
 
 import re
 import sys

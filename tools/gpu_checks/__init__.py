@@ -1,4 +1,4 @@
-"""What `tools/gpu_check.py` and `tools/gpu_prepare.py` are made of.
+"""Parts of `tools/gpu_check.py` and `tools/gpu_prepare.py`.
 
 `stages` lists what is done, `workplace` runs it within its time, `record` keeps what was found.
 `install` and `barriers` build. `smoke_decode`, `interop`, `c_calls` and `random_calls` are programs

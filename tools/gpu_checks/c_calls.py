@@ -1,7 +1,4 @@
-"""What only a GPU can show of the C interface: memory and streams of a runtime that is not ours.
-
-Those of PyTorch.
-"""
+"""Checks of the C interface that need a GPU: memory and streams of another runtime, PyTorch's."""
 
 import ctypes
 import sys

@@ -14,7 +14,7 @@ Checks = dict[str, Check]
 
 
 class AbsentError(Exception):
-    """What a check needs is not here."""
+    """A requirement of a check is not here."""
 
 
 def registered(checks: Checks) -> Callable[[Check], Check]:

@@ -13,7 +13,7 @@ from gpu_checks.workplace import FailedError, Workplace
 __all__ = ["architecture", "install", "install_backend"]
 
 CUDA = "tensor-ops-cuda"
-# What it is built with: modules, and what brings them.
+# Build requirements: modules, and what brings them.
 BUILD_REQUIREMENTS = {
     "pip": "pip",
     "scikit_build_core": "scikit-build-core",

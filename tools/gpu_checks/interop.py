@@ -1,4 +1,4 @@
-"""What only a GPU can show: streams, graphs, other libraries' arrays, threads, memory's end."""
+"""Checks that need a GPU: streams, graphs, other libraries' arrays, threads, memory's end."""
 
 import contextlib
 import os

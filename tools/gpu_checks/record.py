@@ -1,4 +1,4 @@
-"""What was found, as JSON that is complete after every stage."""
+"""The record of what was found, as JSON that is complete after every stage."""
 
 import contextlib
 import datetime
@@ -41,7 +41,7 @@ PACKAGES = (
 
 
 class Record:
-    """What runs of `gpu_check` found; written to its file whenever it changes.
+    """Findings of runs of `gpu_check`; written to its file whenever it changes.
 
     What an earlier run has found, at the same commit on the same GPUs, is kept beside it.
 

@@ -31,7 +31,7 @@ from tensor_ops_decode import reference
 
 PROMPT = [5, 6, 7, 9, 3, 4]
 OTHERS = [[1, 2, 3, 4, 5, 6], [9, 8, 7, 6, 5, 4], [7] * 6]
-# What rounding may change in a logit. Those of the models here are about 3.
+# The most that rounding may change in a logit. The logits of the models here are about 3.
 BOUND = 2e-3
 CORES: dict[str, dict[str, Any]] = {
     "tensor cores": {},

@@ -1,4 +1,4 @@
-"""What is done, in its order."""
+"""Stages of the check, in their order."""
 
 import glob
 import importlib.util
@@ -36,7 +36,7 @@ IMPORT = (
     "import json, tensor_ops_cuda as t\n"
     "print('info', json.dumps({**t.info(), 'probe': t.probe()}, default=str))\n"
 )
-# What the package tensor_ops_decode imports.
+# Packages that tensor_ops_decode imports.
 DECODE_NEEDS = ("tokenizers", "jinja2")
 # Hardly any weights; weights that fit the L2 cache; weights that take the time.
 DECODE_SHAPES = "null,L2,8B"
@@ -50,7 +50,7 @@ SANITIZERS = ("memcheck", "racecheck", "synccheck", "initcheck")
 
 
 def facts(place: Workplace) -> dict[str, Any]:
-    """What the machine is, whole, in the log; the record begins with it in short."""
+    """Facts about the machine, whole, in the log; the record begins with them in short."""
     for words in FACTS:
         if shutil.which(words[0]):
             place.run(words)
@@ -80,7 +80,7 @@ def c_interface(place: Workplace) -> dict[str, Any]:
 
 
 def barriers(place: Workplace) -> dict[str, Any]:
-    """What a barrier of all blocks costs, and what copies reach, without any product."""
+    """Time of a barrier of all blocks, and bandwidth of copies, without any product."""
     if place.emulate:
         raise SkippedError("emulated: its times mean nothing")
     program = place.scratch / PROBE_NAME

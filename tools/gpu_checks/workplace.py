@@ -31,7 +31,7 @@ __all__ = [
 
 Item = TypeVar("Item")
 
-# What is kept of the output of a stage that fails.
+# Characters that are kept of the output of a stage that fails.
 TAIL = 4000
 # Less than this is no time to start anything in.
 SHORTEST = 1.0
@@ -40,7 +40,7 @@ GRACE = 8.0
 
 
 class SkippedError(Exception):
-    """What a stage needs is not on this machine."""
+    """A requirement of a stage is not on this machine."""
 
 
 class FailedError(Exception):

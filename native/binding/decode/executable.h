@@ -1,4 +1,4 @@
-// What the executables of all native backends are to Python, and what makes them.
+// The Python class of executables, the same for all native backends, and how they are made.
 #pragma once
 
 #include <pybind11/numpy.h>
@@ -31,7 +31,7 @@ pybind11::capsule owner_of(const std::shared_ptr<T>& memory) {
 // The bytes that are taken, by what takes them.
 pybind11::dict dict_of(const decode::MemorySizes& memory);
 
-// What require() throws as an Error, which is the reason why a program cannot run; None if nothing.
+// The Error that require() throws, which is the reason why a program cannot run; None without one.
 template <class Require>
 pybind11::object reason_of(Require require) {
   try {

@@ -12,7 +12,7 @@
 
 namespace tensor_ops {
 
-// What `ranks` of compile_program() says: None, or a RankGroup of tensor_ops_decode.
+// The argument `ranks` of compile_program(): None, or a RankGroup of tensor_ops_decode.
 class GivenRanks {
  public:
   // Throws TypeError or ValueError.

@@ -17,9 +17,8 @@ struct GivenTensors {
   std::vector<pybind11::object> objects, views;
 };
 
-// Those that are wanted, by tensor, of a mapping of arrays of NumPy or with DLPack: bytes of a
-// tensor or its numbers, C-contiguous. Throws TypeError, ValueError, PythonError or
-// error_already_set.
+// The wanted tensors of a mapping of arrays of NumPy or with DLPack, by tensor: bytes of a tensor
+// or its numbers, C-contiguous. Throws TypeError, ValueError, PythonError or error_already_set.
 GivenTensors given_tensors(const decode::Program& program, const pybind11::object& tensors,
                            const std::vector<bool>& wanted);
 

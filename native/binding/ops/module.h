@@ -1,4 +1,4 @@
-// What the extension modules of all native backends have.
+// Parts that the extension modules of all native backends have.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -11,7 +11,7 @@ namespace tensor_ops {
 // those that are public, the tuple `dtypes` and `__version__`.
 void add_ops(pybind11::module_& module, const char* version);
 
-// What was compiled, as the table of the C interface says it.
+// The compiled configuration, as the table of the C interface says it.
 const char* configuration_of(tensor_ops_get_backend* entry);
 
 // The state of a pool of memory, as pool_info() returns it.

@@ -5,7 +5,7 @@
 namespace tensor_ops::dlpack {
 namespace {
 
-// What the exchange API's allocator reports.
+// The error that the exchange API's allocator reports.
 struct AllocatorError {
   std::string kind = "RuntimeError", message = "no reason given";
 

@@ -8,7 +8,7 @@
 namespace tensor_ops {
 namespace {
 
-// Of attributes, methods and modules.
+// Names of attributes, methods and modules.
 namespace words {
 Module torch("torch"), forward_ad("torch.autograd.forward_ad");
 Name exchange(dlpack::kExchangeAttribute), requires_grad("requires_grad");
@@ -47,7 +47,7 @@ bool has_tangent(PyObject* object) {
   return found && found.get() != Py_None;
 }
 
-// What views of no memory point to; NumPy would allocate memory in the place of a null pointer.
+// The address of views of no memory; NumPy would allocate memory in the place of a null pointer.
 char nothing;
 
 constexpr int kTypeNumbers[kDTypes] = {NPY_FLOAT, NPY_HALF, NPY_USHORT, NPY_DOUBLE};

@@ -1,4 +1,4 @@
-// What tensor_ops/decode.h declares: models that are open, their sequences and their steps.
+// Implements tensor_ops/decode.h: models that are open, their sequences and their steps.
 #include "decode/interface/decode_interface.h"
 
 #include <algorithm>

@@ -21,7 +21,7 @@ struct Phase {
   std::vector<std::size_t> reads{}, writes{};  // values
 };
 
-// What an executor can run together with a product, beside biases.
+// Nodes that an executor can run together with a product, beside biases.
 struct FusionRules {
   using IsFused = bool (*)(const NodeKind&);
   IsFused before, after;  // whether it runs nodes of this kind before or after products

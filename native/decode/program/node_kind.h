@@ -1,4 +1,4 @@
-// What a kind of node declares: its slots and attributes as data. The table of all kinds is
+// The declaration of a kind of node: its slots and attributes as data. The table of all kinds is
 // node_kinds.cpp, which is written from the declarations in Python.
 #pragma once
 
@@ -58,13 +58,13 @@ struct AttributeSlot {
   std::vector<const char*> choices{};
 };
 
-// What a node keeps between steps, in the cache that the attribute `cache` names.
+// State that a node keeps between steps, in the cache that the attribute `cache` names.
 enum class CacheForm { kNone, kKeysAndValues, kState };
 
 struct CacheSlot {
   CacheForm form = CacheForm::kNone;
-  // Of keys and values: the heads, the elements of a head of a key and of a value. Of a state: its
-  // rows and columns.
+  // Attributes of keys and values: the heads, the elements of a head of a key and of a value.
+  // Attributes of a state: its rows and columns.
   std::vector<const char*> sizes{};
   // The attribute that says how many positions a token reads, 0 for all; or "".
   const char* window = "";

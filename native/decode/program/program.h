@@ -54,11 +54,11 @@ struct TensorBytes {
 struct Cache {
   std::string name;
   CacheForm form;
-  // Of keys and values. A key has head_size elements in each head, a value value_size.
+  // Sizes of keys and values. A key has head_size elements in each head, a value value_size.
   std::size_t num_kv_heads, head_size, value_size;
   CacheType type;
   bool is_paged;
-  // Of a state: each request has a matrix of float32.
+  // Sizes of a state: each request has a matrix of float32.
   std::size_t rows, columns;
 };
 

@@ -1,4 +1,4 @@
-// What a step is given: the arrays that a caller fills in, as plain pointers, and their sizes.
+// Input of a step: the arrays that a caller fills in, as plain pointers, and their sizes.
 #pragma once
 
 #include <cstddef>

@@ -110,7 +110,7 @@ class Conversion {
                    object_of({"output"}, {output}), std::move(attributes)}));
   }
 
-  // What the program says of a value with rows and columns; null where it says less.
+  // The program's declaration of a value with rows and columns; null where it says less.
   const Json* value(const std::string& name) const {
     static const Json tokens = object_of({"rows", "columns", "dtype"},
                                          {string_of("tokens"), integer_of(1), string_of("int32")});

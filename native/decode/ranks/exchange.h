@@ -17,7 +17,7 @@
 
 namespace tensor_ops::decode {
 
-// What an exchange is about. Ranks that exchange values at the same time must agree on it: else
+// Identifies an exchange. Ranks that exchange values at the same time must agree on it: else
 // they run different programs, or different steps of one.
 struct ExchangeTag {
   // Differs, almost surely, where steps have other tokens, positions, slots or selected rows.
@@ -27,7 +27,7 @@ struct ExchangeTag {
   std::size_t count() const { return std::size_t{rows} * columns; }
 };
 
-// What an exchange asks of its surroundings. Each function may throw, which ends the exchange.
+// Callbacks of an exchange into its surroundings. Each may throw, which ends the exchange.
 class RankCalls {
  public:
   virtual ~RankCalls() = default;

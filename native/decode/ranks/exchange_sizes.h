@@ -1,4 +1,4 @@
-// What the ranks that run the shards of a program together exchange at most, and the rule of such
+// The most that the ranks which run the shards of a program together exchange, and the rule of such
 // shards.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What the node `sample` does with a row of logits, in double arithmetic.
+// Draws a token from a row of logits, for the node `sample`, in double arithmetic.
 // Tested by tests/decode/scheduling/test_sampling.py.
 #pragma once
 

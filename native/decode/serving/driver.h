@@ -1,4 +1,4 @@
-// What callers of an executor go through. A driver lets threads take turns, checks each step, runs
+// The interface to callers of an executor. A driver lets threads take turns, checks each step, runs
 // steps in a row, and runs none after a failure, after close() or in a forked child. So an executor
 // (executor.h) has nothing to do but to compute.
 //

@@ -1,4 +1,4 @@
-// What a package implements to run programs. An executor plans where all of one program lies, loads
+// Implemented by packages that run programs. An executor plans where all of one program lies, loads
 // the tensors, takes a step, and leaves the outputs in the arrays of the step, which are in the
 // memory of the process. Where all else lies, and who computes, is its own business. What a caller
 // sees of it, such as checks, turns and failures, is the Driver's: driver.h.

@@ -277,12 +277,12 @@ void Sequences::run_step(const std::vector<Sequence*>& sequences, bool keeps_log
   std::vector<Sequence*> ordered = sequences;
   std::stable_partition(ordered.begin(), ordered.end(),
                         [](const Sequence* each) { return each->num_waiting() == 1; });
-  struct Part {
+  struct StepPart {
     Sequence* sequence;
     std::size_t end, selected;  // the rows of its last token, among all tokens and selected ones
     std::size_t count;
   };
-  std::vector<Part> parts;
+  std::vector<StepPart> parts;
   std::size_t num_tokens = 0, num_selected = 0;
   for (Sequence* sequence : ordered) {
     const std::size_t count = std::min(sequence->num_waiting(), limits_.max_tokens - num_tokens);
@@ -294,7 +294,7 @@ void Sequences::run_step(const std::vector<Sequence*>& sequences, bool keeps_log
       step_.selected[num_selected++] = static_cast<std::int32_t>(num_tokens - 1);
   }
   driver_.run(num_tokens, num_selected);
-  for (const Part& part : parts) {
+  for (const StepPart& part : parts) {
     Sequence& sequence = *part.sequence;
     sequence.num_fed += part.count;
     if (sequence.num_waiting() > 0) continue;

@@ -1,4 +1,4 @@
-# What the kernels are compiled for: `levels`, and `product_variants` of the decode executor, with the
+# Levels and variants to compile kernels for: `levels`, and `product_variants` of the decode executor, with the
 # compiler's flags_... for each, and `level_definitions`, from which native/isa/levels.h knows them.
 
 # macOS builds for another processor than its own by this list.
@@ -12,7 +12,7 @@ if(APPLE AND CMAKE_OSX_ARCHITECTURES)
   endif()
 endif()
 
-# What is emulated can be compiled and run on any processor of the level.
+# Emulated instructions can be compiled and run on any processor of the level.
 set(emulations "")
 foreach(emulation TENSOR_OPS_EMULATE_DOTS TENSOR_OPS_EMULATE_TILES)
   if(${emulation})
@@ -49,7 +49,7 @@ if(TENSOR_OPS_ONE_LEVEL AND TENSOR_OPS_LEVELS)
 elseif(TENSOR_OPS_ONE_LEVEL)
   list(GET level_names 0 asked_levels)
 elseif(TENSOR_OPS_LEVELS MATCHES "^(native|runnable)$")
-  # What isa.cpp finds where the library runs, asked for where it is built.
+  # The same test as isa.cpp's where the library runs, made where it is built.
   try_run(run_result is_compiled ${CMAKE_CURRENT_BINARY_DIR}/machine_levels
           ${CMAKE_CURRENT_SOURCE_DIR}/cmake/machine_levels.cpp
           CMAKE_FLAGS "-DINCLUDE_DIRECTORIES=${CMAKE_CURRENT_SOURCE_DIR}/native;${shared}"

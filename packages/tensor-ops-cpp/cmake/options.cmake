@@ -1,10 +1,10 @@
-# What can be chosen, from the command line (-DTENSOR_OPS_DECODE=OFF, or with pip
+# Options, from the command line (-DTENSOR_OPS_DECODE=OFF, or with pip
 # -C cmake.define.TENSOR_OPS_DECODE=OFF) or in config.cmake. The README lists it.
 
 include(${shared}/cmake/config_file.cmake)
 set(TENSOR_OPS_CONFIG_CMAKE "" CACHE FILEPATH "The file that says what to compile, config.cmake by default")
 
-# What the names mean for a surrounding project is its own matter.
+# A surrounding project decides by itself what the names mean for it.
 if(NOT PROJECT_IS_TOP_LEVEL)
   foreach(switch IN LISTS backend_switches)
     set(${switch} "")

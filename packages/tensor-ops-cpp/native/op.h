@@ -1,4 +1,4 @@
-// What every op file includes. The file is compiled once per instruction-set level, with
+// Included by every op file. The file is compiled once per instruction-set level, with
 // TENSOR_OPS_LEVEL naming the level's namespace:
 //
 //     #include "kernels/..."

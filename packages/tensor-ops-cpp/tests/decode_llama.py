@@ -205,7 +205,7 @@ class Llama:
 
 
 def kept(x, dtype):
-    """What a cache of this dtype keeps of heads, in float64; float32 keeps all."""
+    """Heads as a cache of this dtype keeps them, in float64; float32 keeps all."""
     if dtype == "float32":
         return x
     if dtype == "float16":

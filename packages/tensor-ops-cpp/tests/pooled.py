@@ -27,7 +27,7 @@ def handler_of(array):
 
 
 def change(before):
-    """What has changed in pool_info() since."""
+    """The change of pool_info() since `before`."""
     return {key: value - before[key] for key, value in t.pool_info().items()}
 
 

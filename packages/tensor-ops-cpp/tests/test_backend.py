@@ -1,4 +1,4 @@
-"""What the C++ backend says of itself, besides what tests/conformance asks of all backends."""
+"""The C++ backend's own facts, besides what tests/conformance asks of all backends."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a program takes, which is known without its weights, and how often its text is parsed."""
+"""Memory of a program, which is known without its weights, and how often its text is parsed."""
 
 import json
 

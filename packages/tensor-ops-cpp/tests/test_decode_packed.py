@@ -14,8 +14,8 @@ import tensor_ops_cpp
 TOKENS = np.random.default_rng(5).integers(0, WORDS, 30)
 LLAMA = Llama(formats=("q4_K", "q8_0", "f16"))
 TABLES = ("cos", "sin", "embedding")
-# Of a weight of each format, with the layout that kTileLayout numbers: where the tiles of a format
-# change, raise that number and put the new digest here, or kept files would be read wrongly.
+# Digests of a weight of each format in the layout that kTileLayout numbers: where the tiles of a
+# format change, raise that number and put the new digest here, or kept files would be read wrongly.
 DIGESTS = {
     "bf16": "0a03b9314d2ec992",
     "f16": "49cd8d6e0416a429",

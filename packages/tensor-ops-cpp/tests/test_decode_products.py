@@ -17,7 +17,7 @@ gguf = pytest.importorskip("gguf")
 VARIANTS = _native.decode_product_variants()
 TERMS = {"int8": 1, "int8x2": 2}
 ROUNDING = 2.0**-24
-# Of an activation, in units of the largest of its block / 127; product.h states it.
+# Errors of an activation, in units of the largest of its block / 127; product.h states them.
 ACTIVATION_ERROR = {"float32": 0.0, "int8": 0.501, "int8x2": 0.002}
 
 PRODUCTS = [(f, "float32") for f in NUMBERS] + [(f, a) for f in BLOCKS for a in ACTIVATION_ERROR]
@@ -165,7 +165,7 @@ def test_largest_integers_do_not_saturate(name, activations, variant):
 
 
 def digest_of_products():
-    """Of the bits of many tokens' products, with the fastest variant."""
+    """Digest of the bits of many tokens' products, with the fastest variant."""
     rng = np.random.default_rng(23)
     digest = hashlib.sha256()
     for name in BLOCKS:

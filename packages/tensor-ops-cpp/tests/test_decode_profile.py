@@ -1,4 +1,4 @@
-"""What an executable measures: its steps node by node, and how fast its threads read weights."""
+"""Measurements of an executable: its steps node by node, and how fast its threads read weights."""
 
 import json
 

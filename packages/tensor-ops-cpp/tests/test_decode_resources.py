@@ -1,4 +1,4 @@
-"""What executables take is given back, also where making one fails, is interrupted, or forks."""
+"""Resources of executables are freed, also where making one fails, is interrupted, or forks."""
 
 import gc
 import json

@@ -254,7 +254,7 @@ def test_a_step_allocates_nothing_and_a_thousand_do_not_grow(tmp_path):
 
 
 def in_child(function):
-    """What a function returns in a forked child."""
+    """Result of a function in a forked child."""
     receive, send = multiprocessing.Pipe(duplex=False)
     pid = os.fork()
     if pid == 0:

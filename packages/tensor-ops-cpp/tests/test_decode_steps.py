@@ -33,7 +33,7 @@ def prepared(executable, output="sample"):
 
 
 def single_steps(executable, output, count):
-    """What each of so many steps chooses, one call each, and the logits of the last."""
+    """The choices of `count` steps, one call each, and the logits of the last."""
     arrays, found = executable.arrays, []
     prepared(executable, output)
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""What the library and the extension module export and load.
+"""Symbols that the library and the extension module export, and libraries that they load.
 
 That no code of a level can run on a lesser CPU is checked by the build: native/check_kernels.cmake.
 """

@@ -159,7 +159,7 @@ def test_in_place(op, kwargs, wide, half, n, rng):
 @pytest.mark.parametrize("shape", [(5, 1002), (11, 1056)])
 @pytest.mark.parametrize("elements", [0, 1, 3, 16])
 def test_results_at_any_address(op, kwargs, wide, half, elements, shape, rng):
-    """Those whose lines begin at other elements are written another way."""
+    """Results whose lines begin at other elements are written another way."""
     values = draw(op, shape, half, wide, rng)
     expected = OPS[op](**values, **kwargs)
     _native.set_streaming_threshold(ALWAYS)

@@ -123,7 +123,7 @@ def test_fork_while_other_threads_allocate():
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/statm")
 def test_no_memory():
     """The pool gives way before there is a MemoryError, and works on after one."""
-    # Of one arena: glibc may answer a malloc() that fails by reserving 64 MiB for another.
+    # One arena only: glibc may answer a malloc() that fails by reserving 64 MiB for another.
     run_in_new_process(
         """
 import resource

@@ -28,7 +28,7 @@ def random_weight(rng, name, rows, columns, scale=1.0):
         return (scale * rng.standard_normal((rows, columns))).astype(dtype).view(np.uint8)
     block_columns, block_bytes, halves = BLOCKS[name]
     blocks = rng.integers(0, 256, (rows, columns // block_columns, block_bytes), np.uint8)
-    # Those of K formats are multiplied by integers.
+    # Weights of K formats are multiplied by integers.
     unit = scale if block_columns == 32 else scale / 64
     for at in halves:
         set_half(blocks, at, unit * rng.standard_normal(blocks.shape[:2]))

@@ -8,8 +8,8 @@
 // in which all threads wait for each other fails with cudaErrorLaunchTimeout, and the text of the
 // error says where.
 //
-// What the device is like is read from the environment, once, for getenv() must not run beside a
-// setenv() of Python:
+// Properties of the device are read from the environment, once, for getenv() must not run beside
+// a setenv() of Python:
 //
 //     TENSOR_OPS_EMULATED_DEVICES     how many there are; 1 by default
 //     TENSOR_OPS_EMULATED_CAPABILITY  compute capability, as in 9.0, which is the default

@@ -1,4 +1,4 @@
-// What the threads of a kernel call.
+// Functions that the threads of a kernel call.
 #include "device.h"
 
 #include <cstring>
@@ -17,7 +17,7 @@ void check_alignment(const void* data, std::size_t bytes) {
     fail_grid("an address is not a multiple of the " + std::to_string(bytes) + " bytes at it");
 }
 
-// What a lane gives to exchange() and takes of it.
+// The value that a lane gives to exchange(), and the one that it takes.
 struct Exchanged {
   std::uint64_t given, taken;
   unsigned from;

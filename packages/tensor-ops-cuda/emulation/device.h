@@ -68,7 +68,7 @@ Outcome run_grid(const Grid& grid, const std::function<void()>& body);
 // Ends the grid that runs, in which the calling thread has made a mistake.
 [[noreturn]] void fail_grid(std::string why);
 
-// Of this thread's block, or of another of its cluster.
+// Memory of this thread's block, or of another of its cluster.
 void* shared_memory();
 void* shared_memory_of(const void* own, unsigned rank);
 unsigned cluster_rank();
@@ -84,7 +84,7 @@ void named_barrier(unsigned number, unsigned threads, int wait = 0);
 void cluster_barrier();
 void warp_barrier(int wait = 0);
 
-// What blocks of a cooperative grid write for each other and read.
+// Writes of blocks of a cooperative grid for each other, and reads of them.
 void publish(void* to, const void* value, std::size_t bytes);
 void observe(void* value, const void* from, std::size_t bytes);
 unsigned add_release(unsigned* counter, unsigned addend, int wait);
@@ -124,7 +124,7 @@ T exchanged(T value, unsigned from_lane) {
 
 }  // namespace emulation
 
-// Of the thread that runs.
+// Indices and dimensions of the running thread.
 inline thread_local uint3 threadIdx{}, blockIdx{};
 inline thread_local dim3 blockDim{}, gridDim{};
 

@@ -37,7 +37,7 @@ class Fiber {
   jmp_buf at_;
   bool has_started_ = false;
 #endif
-  // What AddressSanitizer has to be told.
+  // Arguments of AddressSanitizer's calls around a switch.
   const void* bottom_ = nullptr;
   std::size_t bytes_ = 0;
   void* kept_ = nullptr;

@@ -1,4 +1,4 @@
-// What the files of the emulated runtime share.
+// State that the files of the emulated runtime share.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ void set_sticky_error(cudaError_t error);
 
 // Success, or why there is no device.
 cudaError_t driver_state();
-// What was wrong with the last kernel that failed.
+// The mistake of the last kernel that failed.
 std::string& kernel_failure();
 int current_device();
 int multiprocessors();
@@ -46,7 +46,7 @@ struct Task {
   Ticket done;
 };
 
-// What a captured stream was asked to do.
+// The work that a captured stream was asked to do.
 struct Graph {
   std::vector<std::function<void()>> work;
 };

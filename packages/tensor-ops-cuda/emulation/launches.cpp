@@ -1,4 +1,4 @@
-// What a launch may ask for, and what becomes of a kernel that fails.
+// Limits of a launch, and the handling of a kernel that fails.
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -13,7 +13,7 @@ constexpr std::size_t kUsualShared = 48 * 1024;  // that a kernel gets without a
 constexpr std::size_t kReservedShared = 1024;    // of each block, for the driver
 constexpr int kMostBlocks = 32;                  // of a multiprocessor
 
-// Of kernels that have asked for more than the usual shared memory.
+// Limits of kernels that have asked for more than the usual shared memory.
 std::map<const void*, std::size_t> shared_limits;
 
 std::size_t shared_limit(const void* kernel) {

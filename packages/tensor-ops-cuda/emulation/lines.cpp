@@ -71,7 +71,7 @@ void Lines::grow() {
 
 void BlockMemory::write(void* to, const void* value, std::size_t bytes) {
   for_each_line(to, bytes, [&](auto number, auto offset, auto done, auto count) {
-    // What a block has written it reads itself, from its cache, also after the release.
+    // A block reads its own writes from its cache, also after the release.
     for (Lines* lines : {&writes_, &reads_}) {
       Lines::Line& line = lines->at(number);
       std::memcpy(line.bytes + offset, static_cast<const char*>(value) + done, count);

@@ -40,7 +40,7 @@ class Lines {
   unsigned round_ = 1;
 };
 
-// What a block has written and not released, and what it has read since it last acquired.
+// A block's writes that are not released, and its reads since it last acquired.
 class BlockMemory {
  public:
   void write(void* to, const void* value, std::size_t bytes);

@@ -143,7 +143,7 @@ Thread& RunningGrid::next() {
   return *thread;
 }
 
-// What is on the stack of the thread is dropped, so that nothing there may own memory.
+// Drops the stack of the thread without destructors, so that nothing there may own memory.
 void RunningGrid::fail(std::string why, bool has_hung) {
   outcome_ = {std::move(why), has_hung};
   switch_fiber(*fiber_, host);

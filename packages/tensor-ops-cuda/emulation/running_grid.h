@@ -53,7 +53,7 @@ class RunningGrid {
   Outcome outcome_;
 };
 
-// Of the calling thread; null outside of a kernel.
+// The grid of the calling thread; null outside of a kernel.
 inline thread_local RunningGrid* running = nullptr;
 
 }  // namespace emulation

@@ -24,7 +24,7 @@ struct SumRule {
   int products = 16, extra_bits = 2;
 };
 
-// What tests choose, for all grids that run after it.
+// Choices of tests for all grids that run after them.
 struct Choices {
   Order order = Order::kRandom;
   std::mt19937 random{20240229};

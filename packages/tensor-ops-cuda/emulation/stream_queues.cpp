@@ -63,7 +63,7 @@ bool is_legacy(const CUstream_st& stream) {
   return found != legacy.end() && found->second == &stream;
 }
 
-// What else than its own past a stream's next task has to wait for.
+// The tasks of other streams that a stream's next task has to wait for.
 std::vector<Ticket> implied_waits(const CUstream_st& stream) {
   std::vector<Ticket> waits;
   if (is_legacy(stream)) {

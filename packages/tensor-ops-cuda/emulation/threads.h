@@ -21,8 +21,8 @@ struct AsyncCopy {
   unsigned char begun_with[16];  // what was copied when the copy began
 };
 
-// What a thread waits for, the number that the kernel gives to that wait, and the line of the
-// statement; 0 without one.
+// The event that a thread waits for, the number that the kernel gives to that wait, and the line
+// of the statement; 0 without one.
 struct Place {
   const char* what = nullptr;  // null for a thread that runs
   int wait = 0, line = 0;

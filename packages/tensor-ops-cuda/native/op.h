@@ -1,4 +1,4 @@
-// What every op file includes:
+// Included by every op file:
 //
 //     #include "declaration/ops/name.h"
 //     #include "kernels/..."

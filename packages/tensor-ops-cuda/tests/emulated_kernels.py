@@ -15,7 +15,7 @@ ROOT = PACKAGE.parents[1]
 PROGRAM = TESTS / "programs/cooperative_kernels.cpp"
 FOLDERS = (PACKAGE / "emulation", PACKAGE / "native", ROOT / "native", TESTS)
 EMULATION = PACKAGE / "emulation"
-# Of the emulation, what runs a grid without the rest of CUDA's runtime.
+# Files of the emulation that run a grid without the rest of CUDA's runtime.
 GRID = tuple(
     EMULATION / f"{name}.cpp" for name in ("device", "fiber", "lines", "running_grid", "scheduler")
 )

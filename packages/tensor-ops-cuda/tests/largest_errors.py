@@ -2,7 +2,7 @@
 
 import numpy as np
 
-# What sums leave of results of about 1: those of float32, and those of bfloat16 on tensor cores.
+# Errors of sums in results of about 1: those of float32, and those of bfloat16 on tensor cores.
 # The latter err by less than a fiftieth of what they may at most, which is 2.1e-5 of the magnitudes
 # on Hopper (decode/kernels/product.cuh derives it, test_decode_products.py shows both). Magnitudes
 # of C random products add up to 0.64 sqrt(C): that is 9e-6 at 1,100 columns, the most of the models

@@ -13,15 +13,15 @@ HEADS, KV_HEADS, SIZE = 4, 2, 16
 QKV = (HEADS + 2 * KV_HEADS) * SIZE
 GATES = 96
 PRODUCTS = [kind for kind in KINDS.values() if kind.role == "product"]
-# Of each step the slots, the positions, and the rows that are selected. One has more tokens than
-# run together, and one selects none.
+# Slots, positions and selected rows of each step. One step has more tokens than run together, and
+# one selects none.
 STEPS = [
     ([0] * 5 + [1] * 6, [*range(5), *range(6)], [4, 10]),
     ([1, 0, 2], [6, 5, 0], []),
     ([0, 1, 2], [6, 7, 1], [0, 1, 2]),
     ([0] * 9, range(7, 16), [0, 3, 8]),
 ]
-# Of which each block prepares all activations by itself.
+# Steps of few tokens, of which each block prepares all activations by itself.
 FEW_TOKENS = [([0, 1, 2], [position] * 3, [0, 2]) for position in range(8)]
 
 

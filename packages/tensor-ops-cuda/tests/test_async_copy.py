@@ -1,4 +1,4 @@
-"""What is copied asynchronously is there when it was waited for, and not before."""
+"""Asynchronous copies are there when they were waited for, and not before."""
 
 import numpy as np
 import pytest

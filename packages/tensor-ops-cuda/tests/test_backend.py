@@ -1,4 +1,4 @@
-"""What the CUDA backend says of itself, besides what tests/conformance asks of all backends."""
+"""The CUDA backend's own facts, besides what tests/conformance asks of all backends."""
 
 import doctest
 import inspect

@@ -1,4 +1,4 @@
-"""What Python gives and gets of decode programs; tests/decode has what they compute."""
+"""The Python side of decode programs; tests/decode has what they compute."""
 
 import copy
 import json

@@ -104,7 +104,7 @@ def times(factor):
     return change
 
 
-# What becomes of a row of normal numbers.
+# Changes to a row of normal numbers.
 ROWS = {
     "zeros": times(0),
     "negative zeros": times(-0.0),

@@ -1,4 +1,4 @@
-"""What goes wrong around decode programs: memory, callbacks, forks, devices and their failures."""
+"""Faults around decode programs: memory, callbacks, forks, devices and their failures."""
 
 import ctypes
 import gc

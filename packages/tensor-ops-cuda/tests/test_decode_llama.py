@@ -16,8 +16,8 @@ pytestmark = pytest.mark.usefixtures("device")
 PROMPT, OTHERS = [5, 6, 7, 9, 3, 4], [[1, 2, 3, 4, 5, 6], [9, 8, 7, 6, 5, 4], [7] * 6]
 TOGETHER = [*OTHERS[:2], PROMPT, *OTHERS, PROMPT[::-1], OTHERS[0]]
 FORMATS = ("q8_0", "q4_0", "bf16")
-# What rounding activations to two terms, and keys and values to float16, may change in a logit.
-# Those of the models here are about 3.
+# The most that rounding activations to two terms, and keys and values to float16, may change in a
+# logit. The logits of the models here are about 3.
 BOUND = 2e-3
 SPAN = 64  # positions that a block attends to by itself, in contexts that are not long
 
@@ -221,7 +221,7 @@ def test_nan_of_a_matrix_is_that_of_the_node_of_the_reference(cache):
         found = []
         for module in (reference, tensor_ops_cuda):
             executable = module.compile_program(program.to_json(), tensors | {name: spoilt})
-            # Of slot 0 in two groups of tokens, and of slot 1 in the second.
+            # Slot 0 has tokens in two groups, and slot 1 in the second.
             fill(executable, [0, *range(1, 11)], [*range(10), 0], [0] * 10 + [1], [9, 10])
             executable.run(11, 2)
             found.append([executable.first_nan(11, 2, slot) for slot in range(3)])

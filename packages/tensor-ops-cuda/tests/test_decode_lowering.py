@@ -298,7 +298,7 @@ def test_types_of_matrices_are_mixed(kind, head_kind):
 
 @pytest.mark.parametrize("kind", OTHERS)
 def test_matrices_of_other_types_are_refused_with_what_to_take(kind):
-    """Of a product, as beside the table in q8_0 of SmolLM2's own file in Q4_1, and of a table."""
+    """As a product, beside a table in q8_0 as in SmolLM2's own file in Q4_1, and as a table."""
     made = Assembly()
     made.select("s", "x")
     made.linear("y", "s", made.tensor("w", np.zeros((256, COLUMNS)), "bf16"))

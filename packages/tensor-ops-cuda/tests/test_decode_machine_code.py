@@ -1,4 +1,4 @@
-"""What the decode kernel takes of GPUs, read from its machine code: no GPU is needed.
+"""Registers, memory and instructions of the decode kernel, read from its code: no GPU is needed.
 
 Where a number here is exceeded, the kernel is slower than docs/decode_cuda_predictions.md says.
 """
@@ -13,11 +13,11 @@ ARCHITECTURES = [
     pytest.param(each, marks=[] if each in (80, 90) else pytest.mark.nightly)
     for each in kernel.ARCHITECTURES
 ]
-# Of a warp for 1024 bytes of weights.
+# Instructions of a warp for 1024 bytes of weights.
 MOST_INSTRUCTIONS = {"Q4_0": 150, "Q8_0": 110, "BF16": 60}
 # NVIDIA does not say how large the caches of instructions are; others measured 128 KB on sm_70.
 MOST_CODE = 100 * 1024
-# Of what a GPU's bandwidth asks for: more than once is in reserve for waits.
+# Multiples of the loads in flight that a GPU's bandwidth needs: above 1 is in reserve for waits.
 IN_FLIGHT = {"A100-80": 2, "H100-SXM": 2, "H200": 1, "B200": 1, "RTX 4090": 2}
 REGISTERS, LARGEST_BLOCK = 65536, 99 * 1024
 

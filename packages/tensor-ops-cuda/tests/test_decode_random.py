@@ -11,7 +11,7 @@ from tensor_ops_decode import reference
 
 pytestmark = pytest.mark.usefixtures("device")
 
-# What rounding to two terms, and keys and values to float16, may change in values of about 1.
+# The most that rounding to two terms, and keys and values to float16, change in values of about 1.
 BOUND = 1e-3
 
 

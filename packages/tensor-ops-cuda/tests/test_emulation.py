@@ -40,7 +40,7 @@ def test_nothing_runs_until_somebody_waits(runtime, memory):
 
 
 def test_a_missing_wait_shows(runtime, memory):
-    """Of two streams that race, each wins now and then."""
+    """Each of two streams that race wins now and then."""
     first, second = runtime.stream(), runtime.stream()
     winners = set()
     for _ in range(50):

@@ -41,7 +41,7 @@ def test_two_outputs(library, runtime, rng):
 
 
 def test_call_does_not_wait_and_follows_the_current_stream(library, runtime):
-    """What the stream is still to write is what the op reads."""
+    """The op reads what the stream is still to write."""
     x = library.Tensor.of(runtime, np.full((4, 8), np.nan, np.float32))
     values = np.linspace(-4, 4, 32, dtype=np.float32).reshape(4, 8)
     runtime.upload_later(x.address, runtime.pinned(values), values.nbytes, library.current)
@@ -124,7 +124,7 @@ def test_gradients_that_nobody_records(library, runtime, rng, monkeypatch):
 
 
 def test_parameters_of_torch():
-    """What is wrong with a parameter where no gradient is recorded is only that it is not here."""
+    """Parameters for which no gradient is recorded are refused only for being in host memory."""
     torch = pytest.importorskip("torch")
     weight = torch.nn.Parameter(torch.ones(3))
     with pytest.raises(ValueError, match="silu: x requires grad"):

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from emulated_kernels import FOLDERS, PROGRAM
 
-# What the functions of kernels/{grid,waits,async_copy,mma,device}.cuh are in PTX.
+# PTX of the functions of kernels/{grid,waits,async_copy,mma,device}.cuh.
 INSTRUCTIONS = {
     "ld.acquire.gpu.global.u32",
     "atom.add.release.gpu.global.u32",

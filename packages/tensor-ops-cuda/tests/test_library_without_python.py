@@ -35,7 +35,7 @@ def run(*command):
 
 @pytest.fixture(scope="module")
 def prefix(tmp_path_factory):
-    """What is installed, where there is no Python."""
+    """The installed files, where there is no Python."""
     cmake, folder = needed("cmake"), tmp_path_factory.mktemp("without_python")
     needed("c++")
     run(cmake, "-S", PACKAGE, "-B", folder / "build", *ONE_OP, *QUICK, *NO_PYTHON)

@@ -86,8 +86,8 @@ def test_floats_are_cut_off_as_on_a_gpu(name, rule, kernels, rng):
         assert (found == right_sums(a, b, sums, name, RULES[rule])).all()
 
 
-# Of each rule what is left of a sum of 1 and 16 products of 2^-23, 2^-24, 2^-25 and 2^-26, in units
-# of 2^-23.
+# The rest of a sum of 1 and 16 products of 2^-23, 2^-24, 2^-25 and 2^-26 by each rule, in units of
+# 2^-23.
 LEFT = {"Hopper": [16, 8, 4, 0], "Ampere": [16, 8, 0, 0], "Volta": [16, 0, 0, 0]}
 
 

@@ -29,7 +29,7 @@ def short_turns():
 
 @pytest.fixture
 def settings():
-    """What the tests below change."""
+    """Restores the settings that the tests below change."""
     chunk, limit = _native.chunk_bytes(), t.pool_info()["limit"]
     yield
     _native.set_chunk_bytes(chunk)

@@ -189,7 +189,7 @@ def test_in_place(name, wide, half, n):
 @halves
 @mixtures
 def test_device_arrays(runtime, name, wide, half):
-    """Of our own, and of a library with the exchange API; a result has its own dtype."""
+    """Arrays of our own and of a library with the exchange API; a result has its own dtype."""
     library = ExchangeLibrary(runtime, runtime.stream())
     for shape in ((3, 40), (2, 4100)):
         values = draw(name, half, wide, shape)

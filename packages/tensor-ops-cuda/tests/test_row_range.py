@@ -75,7 +75,7 @@ def test_rows_of_equal_elements(n, value):
 
 @pytest.mark.parametrize("n", LENGTHS)
 def test_eps_counts(n):
-    """Of the size of the squares, where both are out of range."""
+    """An eps of the size of the squares matters, also where both are out of range."""
     x, ones = np.full((1, n), 1e-150), np.ones(n)
     np.testing.assert_allclose(rms_norm(x, ones, 3e-300), np.full((1, n), 0.5), rtol=4e-15)
     x = np.where(np.arange(n) % 2, 1e153, -1e153)[None]

@@ -49,7 +49,7 @@ def test_chunks_make_no_difference(small_chunks, rng, view, dtype):
 
 @pytest.mark.parametrize("shape", [(8,), (5, 8), (13, 1, 8), (1, 5, 1), (13, 5, 8)])
 def test_chunks_of_repeating_arrays(small_chunks, rng, shape):
-    """What repeats goes up once, and each chunk finds its part of it."""
+    """Repeated values go up once, and each chunk finds its part of them."""
     x, cos, sin = draw(rng, 13, 5, 16), draw(rng, *shape), draw(rng, *shape)
     np.testing.assert_array_equal(rope(x, cos, sin), with_one_chunk(lambda: rope(x, cos, sin)))
 

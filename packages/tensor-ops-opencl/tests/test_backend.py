@@ -1,4 +1,4 @@
-"""What the OpenCL backend says of itself, besides what tests/conformance asks of all backends."""
+"""The OpenCL backend's own facts, besides what tests/conformance asks of all backends."""
 
 import doctest
 import inspect

@@ -96,7 +96,7 @@ def test_a_child_whose_parent_used_arrays_of_the_device_is_told_too(python, devi
 
 @needs_fork
 def test_no_driver_is_touched_in_such_a_child(python, device):
-    """What would load one, or ask one, fails at once."""
+    """Calls that would load a driver, or ask one, fail at once."""
     touch = (
         "import ctypes, pyopencl\n"
         "def touched(*args): os._exit(9)\n"

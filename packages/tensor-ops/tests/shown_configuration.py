@@ -1,4 +1,4 @@
-"""What ``tensor-ops configure_backend --show`` prints."""
+"""Output of ``tensor-ops configure_backend --show``."""
 
 SHOWN = """\
 Current Backend Configuration:

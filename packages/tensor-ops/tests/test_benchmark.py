@@ -1,4 +1,4 @@
-"""What is measured of every op on every backend, and how."""
+"""Measurements of every op on every backend, and how they are made."""
 
 import json
 import math

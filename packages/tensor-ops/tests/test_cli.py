@@ -1,4 +1,4 @@
-"""What all commands share, and the two small ones: ``info`` and ``explain``."""
+"""Behaviour that all commands share, and the two small ones: ``info`` and ``explain``."""
 
 import json
 import os

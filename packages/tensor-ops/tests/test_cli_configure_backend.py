@@ -143,7 +143,7 @@ def test_other_keys_of_the_file_are_kept(path):
     }
 
 
-# What --show says beside it
+# The lines of --show beside it
 
 
 def test_show_says_that_there_is_no_file_yet(path, capsys):
@@ -244,7 +244,7 @@ def test_what_is_saved_happens_at_the_next_import(path, tmp_path):
     assert process(file, "-c", code).stdout == "python\n"
 
 
-# What is refused, with the file left as it was
+# Refused calls, with the file left as it was
 
 
 @pytest.mark.parametrize(

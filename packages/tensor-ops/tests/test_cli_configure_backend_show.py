@@ -1,4 +1,4 @@
-"""What ``tensor-ops configure_backend --show`` says of the environment and of the file's order."""
+"""The lines of ``tensor-ops configure_backend --show`` on the environment and the file's order."""
 
 import pytest
 from shown_configuration import DEFAULT_ORDER, shown

@@ -1,4 +1,4 @@
-"""What backend.json and the environment say, and what is refused of them."""
+"""Settings of backend.json and of the environment, and those that are refused."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from tensor_ops.errors import ConfigError
 pytestmark = pytest.mark.usefixtures("home")
 
 
-# What is read
+# Reading
 
 
 def test_every_key_is_read_and_absent_ones_keep_their_defaults(home):
@@ -51,7 +51,7 @@ def test_cpu_is_cpp_where_that_is_installed(home, installed, target):
     assert config.load(path, installed).level(installed).force == target
 
 
-# What is refused: content, line, and what the message says
+# Refused files: content, line, and what the message says
 REFUSED = {
     "empty": ("", 1, ["not valid JSON"]),
     "comma": ('{\n  "preferred_backend": "cpp",}', 2, ["not valid JSON", "column"]),

@@ -100,7 +100,7 @@ def test_default_path_is_the_environment_s_own_in_a_virtual_environment(home, mo
     assert location.default_path() == user_file(home)
 
 
-# What is there and cannot be looked at
+# Files that are there and cannot be looked at
 
 
 PLACES = {

@@ -6,7 +6,7 @@ import pytest
 
 from tensor_ops.errors import warn_caller
 
-# What warns where a module between its own and the caller's uses it.
+# Code that warns where a module between its own and the caller's uses it.
 LAZY = """
 import contextlib
 import functools

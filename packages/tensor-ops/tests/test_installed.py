@@ -1,4 +1,4 @@
-"""What is said of the known names without a backend, read from the files of what is installed."""
+"""Facts about the known names without a backend, read from the files of what is installed."""
 
 import platform
 import subprocess

@@ -1,4 +1,4 @@
-"""What the process may use of the processor and the memory."""
+"""The share of the processor and the memory that the process may use."""
 
 import json
 import os

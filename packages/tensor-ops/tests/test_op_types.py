@@ -1,4 +1,4 @@
-"""What a type checker sees of an installed tensor_ops."""
+"""Types that a type checker sees in an installed tensor_ops."""
 
 import subprocess
 import sys

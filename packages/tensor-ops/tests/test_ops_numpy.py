@@ -1,4 +1,4 @@
-"""What only the NumPy bodies promise: how they walk over memory, and that no row sees another."""
+"""Promises of the NumPy bodies alone: how they walk over memory, and that no row sees another."""
 
 import numpy as np
 import pytest

@@ -30,7 +30,7 @@ def path():
     return found
 
 
-# What it answers
+# Answers
 
 
 def test_the_nearest_size_on_a_logarithmic_scale_decides():

@@ -1,4 +1,4 @@
-"""What ``tensor-ops tune`` does not find out: which of two backends is faster."""
+"""Cases in which ``tensor-ops tune`` does not find out which of two backends is faster."""
 
 import time
 import types

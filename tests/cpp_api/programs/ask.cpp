@@ -187,7 +187,7 @@ const char* type_of(const Error& error) {
 
 }  // namespace
 
-// What a library of the tests calls while it is loaded.
+// Called by a library of the tests while it is loaded.
 extern "C" __attribute__((visibility("default"))) void asked_while_loading() {
   for (const char* name : {"cuda", "cpp"}) {
     try {

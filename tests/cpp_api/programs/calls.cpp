@@ -11,7 +11,7 @@
 
 using namespace tensor_ops::backend;
 
-// What is const cannot be an output, and what is no number of a known dtype no array.
+// Constants cannot be outputs, and numbers of unknown dtypes no arrays.
 using Constants = std::vector<float>;
 static_assert(std::is_constructible<ConstArray, const Constants&>::value);
 static_assert(!std::is_constructible<Array, const Constants&>::value);
@@ -39,7 +39,7 @@ struct Tensor {
   std::uint64_t byte_offset;
 };
 
-// What the fake has written down of the last call.
+// The fake's notes of the last call.
 std::string arrived(const Backend& backend) {
   void* const library = dlopen(backend.library().c_str(), RTLD_NOW | RTLD_NOLOAD);
   const char* (*last_call)() = nullptr;

@@ -82,7 +82,7 @@ def test_little_memory_makes_sequences_shorter(folder, memory):
 def test_a_claim_of_billions_of_positions_is_not_taken_at_its_word(
     tmp_path, memory, backend, runnable
 ):
-    """What a kernel takes is what was planned, so that it compiles."""
+    """A kernel takes what was planned, so that it compiles."""
     shutil.copytree(runnable, tmp_path, dirs_exist_ok=True)
     executor = module_of(backend)
     path = tmp_path / "config.json"

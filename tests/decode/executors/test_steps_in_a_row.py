@@ -47,7 +47,7 @@ def executable(executor):
 
 
 def followers(count):
-    """What follows the tokens of the first step, so many times."""
+    """Return the tokens that follow those of the first step, so many times."""
     found = [np.array([1, 7, 20])]
     for _ in range(count):
         found.append(NEXT[found[-1]])

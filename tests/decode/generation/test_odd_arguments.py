@@ -27,7 +27,7 @@ REQUEST = [
     "max_new_tokens", "logprobs", "temperature", "top_k", "top_p", "min_p", "seed",
     "repetition_penalty", "logit_bias", "no_such_argument",
 ]  # fmt: skip
-# What the message calls it, where it is not by the argument's name.
+# Names in messages that are not those of the arguments.
 CALLED = {"tokens": "prompt", "prompts": "prompt", "request": "there is no request"}
 
 

@@ -1,4 +1,4 @@
-"""What is given as text: errors that name the argument, and models without a tokenizer."""
+"""Arguments that are text: errors that name the argument, and models without a tokenizer."""
 
 import json
 

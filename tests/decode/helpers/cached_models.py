@@ -1,4 +1,4 @@
-"""What a model answers with packed weights that are kept in a file."""
+"""Answers of a model with packed weights that are kept in a file."""
 
 import tensor_ops_decode
 

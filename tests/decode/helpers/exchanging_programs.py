@@ -17,7 +17,7 @@ def columns_of(rank, world_size, columns=LOGITS):
 def shard(rank, world_size, *, num_sums=1, chooses=False):
     """Return a program of one rank and its tensors: sums, and columns side by side.
 
-    What a rank gives are rows of tables, so that what all get is known bit for bit.
+    A rank gives rows of tables, so that what all get is known bit for bit.
     """
     builder, tensors = Builder(LIMITS), {}
 

@@ -1,4 +1,4 @@
-"""What a small model of random weights says, by transformers and by a kernel."""
+"""Answers of a small model of random weights, by transformers and by a kernel."""
 
 import numpy as np
 import torch

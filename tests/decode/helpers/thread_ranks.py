@@ -12,7 +12,7 @@ __all__ = ["Shared", "ThreadRanks", "at_once"]
 
 
 class Shared:
-    """What the ranks of a test share.
+    """State that the ranks of a test share.
 
     Parameters
     ----------

@@ -207,7 +207,7 @@ WRONG_PROGRAMS = [
     ("outputs", [None], ["outputs"]),
 ]
 
-# Of several places.
+# Changes at several places.
 WRONG_TOGETHER = [
     # An argmax may be beyond the last row of a table.
     (
@@ -309,7 +309,7 @@ WRONG_SOURCES = [
     ({"rotary": "cos", "frequencies": [1.0] * 3, "factor": 1.0}, ["column for each frequency"]),
 ]
 
-# What is allowed, at places of the base program.
+# Allowed changes, by the place in the base program.
 ALLOWED_PROGRAMS = {
     "nothing changed": {},
     **{f"{place} of 2**31 - 1": {place: MOST} for place in _SIZES[:3] + _SIZES[4:6]},

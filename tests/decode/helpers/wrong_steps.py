@@ -71,7 +71,7 @@ def place_of(name, place):
 
 _NO_PARTS = [NAN, INF, -INF, -1.0, -SMALLEST, -1e-40, 1.5, 7.0, 1.0 + 2.0**-23]
 _TOO_LARGE = [1056 + 1, INT32 - 1, -1, -INT32]
-# Of slot 1 at position 14, a window of 5 reads from position 10 on, in the third of its pages.
+# A window of 5 of slot 1 at position 14 reads from position 10 on, in the third of its pages.
 _BEFORE_WINDOWS, _IN_WINDOWS = [(1, 0), (1, 1)], [(1, 2), (1, 3), (2, 0), (2, 2), (0, 0)]
 _NO_PAGES = [-1, 12, INT32 - 1, -INT32]
 
@@ -156,10 +156,10 @@ WRONG_ARGUMENTS = [
     ({"end_tokens": [[INT32], [], []]}, []),
 ]
 
-# What is allowed at the edges of a step.
+# Allowed values at the edges of a step.
 ALLOWED_STEPS = [
     *(("page_table", place, value) for place in _BEFORE_WINDOWS for value in _NO_PAGES),
-    # Of slots and pages that no token has.
+    # Entries of slots and pages that no token has.
     *(("page_table", (0, 7), value) for value in _NO_PAGES),
     ("tokens", (7,), -1),
     ("slots", (7,), -1),
@@ -178,7 +178,7 @@ ALLOWED_STEPS = [
     *(("edit_penalties", (0, 0), value) for value in (SMALLEST, 3.4028234e38)),
 ]
 
-# What a request, or a sequence of a program in C++, may not be sampled by, and by what it may.
+# Settings by which neither a request nor a sequence of a program in C++ may be sampled.
 WRONG_SAMPLINGS = [
     *(("temperature", value) for value in (NAN, INF, -INF, -1.0, -5e-324, 1000001.0)),
     *(("top_p", value) for value in (NAN, INF, -INF, -1.0, -5e-324, 0.0, 1.0 + 2.0**-52, 7.0)),

@@ -8,7 +8,7 @@ import pytest
 from exported_models import LIMITS, Driver, compiled, export, library_path, words
 from tensor_ops_decode import PersistentKernel
 
-# What every native backend runs.
+# Options and prompts that every native backend runs.
 OPTIONS = {"quantize": "q8_0", "cache_dtype": "float16"}
 PROMPTS = [list(b"Once"), list(b"a prompt of several pages" * 2)]
 

@@ -128,7 +128,7 @@ def test_bytes_that_change_at_random_are_errors_or_do_no_harm(exported, cpp, dri
         folder = shutil.copytree(exported, tmp_path / str(number))
         path = folder / draw.choice(["model.json", "program.json", "weights.safetensors"])
         data = bytearray(path.read_bytes())
-        # Of the weights, their header: any other bytes are weights.
+        # The header of the weights alone: any other bytes are weights.
         end = 8 + int.from_bytes(data[:8], "little") if path.suffix != ".json" else len(data)
         for _ in range(draw.randrange(1, 4)):
             data[draw.randrange(end)] = draw.randrange(256)

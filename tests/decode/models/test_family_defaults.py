@@ -1,4 +1,4 @@
-"""What config.json does not say is what transformers' configuration class has as a default."""
+"""Settings without a value in config.json have the default of transformers' configuration class."""
 
 import copy
 

@@ -27,7 +27,7 @@ FAMILIES = {
     "Gemma3Text": WINDOW | {"query_pre_attn_scalar": 20},
 }
 PROMPT = np.random.default_rng(7).integers(0, 331, 20).tolist()
-# Of no effect on logits, by their names: what is trained, saved, or said to other programs.
+# Keys of no effect on logits, by their names: what is trained, saved, or said to other programs.
 OTHER = {
     "transformers_version", "architectures", "output_hidden_states", "return_dict", "dtype",
     "id2label", "label2id", "problem_type", "model_type", "name_or_path", "use_cache",
@@ -103,7 +103,7 @@ VALUES = {
     "clip_qkv": [0.1],
     "no_rope_layers": [[0, 0, 0]],
 }
-# Those that differ most in how they read them; the nightly run tries all.
+# Families that differ most in how they read them; the nightly run tries all.
 SAMPLED = ("Llama", "Phi3", "Gemma3Text")
 # transformers reads these, though its eager attention of the prompt does not show it.
 REFUSED = {"rope_scaling", "rope_parameters", "use_bidirectional_attention"}
@@ -185,7 +185,7 @@ def disagreement(right, theirs, ours, key):
         words = ("rope type", *LONG, *SLOW) if key.startswith("rope_") else ("lm_head",)
         is_named = any(word in ours for word in (key, "partial_rotary_factor", *words))
         return None if is_read and is_named else f"refused: {ours}"
-    # What transformers fails at means nothing that could be the same.
+    # A file that transformers fails at means nothing that could be the same.
     if theirs is None or np.abs(theirs - ours).max() < BOUND:
         return None
     return f"logits differ by {np.abs(theirs - ours).max()}"

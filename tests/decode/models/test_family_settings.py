@@ -1,4 +1,4 @@
-"""What the settings of families mean: as older versions of transformers wrote them, and in GGUF."""
+"""Settings of families: as older versions of transformers wrote them, and in GGUF."""
 
 from types import SimpleNamespace
 
@@ -199,7 +199,7 @@ def test_the_largest_gemma_has_a_scale_of_its_own(architecture, layers):
         (gguf("llama", attention__head_count=[4, 4]), "must be a positive integer, got [4, 4]"),
         (gguf("llama", block_count=10**9), "block_count is 1000000000, but there are only 102"),
         (gguf("gemma3", attention__sliding_window=-2), "must be a positive integer, got -2"),
-        # What is an array in a file is one of NumPy's, or a list of texts, of any length.
+        # Arrays in a file are NumPy's, or lists of texts, of any length.
         (gguf("gemma3", attention__sliding_window=np.zeros(0)), "a positive integer, got []"),
         (gguf("gemma2", attn_logit_softcapping=np.ones(2)), "positive number, got [1.0, 1.0]"),
         (gguf("llama", expert_count=np.arange(9)), "expert_count is [0, 1, 2, 3, 4, 5, 6, 7]"),

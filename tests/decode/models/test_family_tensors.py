@@ -58,7 +58,7 @@ def test_a_tied_matrix_may_have_the_name_of_the_head(tmp_path, family):
     save_model(model, str(tmp_path / "model.safetensors"), {"format": "pt"})
     names = load_file(tmp_path / "model.safetensors")
     assert (HEAD in names, EMBEDDING in names) == (True, False)
-    # What is made from programs, such as shards and exported models, is the same then.
+    # Results that are made from programs, such as shards and exported models, are the same then.
     assert json.loads(program_of(tmp_path).replace(HEAD, EMBEDDING)) == json.loads(usual)
     right = of_transformers(tmp_path)
     assert np.abs(of_the_engine(tmp_path) - right).max() < BOUND

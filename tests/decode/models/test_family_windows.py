@@ -1,6 +1,6 @@
 """Which layers have a window, and its rotation, as transformers' AutoModelForCausalLM reads them.
 
-What no layer uses may be anything, such as the pattern beside a list of the types of layers.
+A setting that no layer uses may be anything, such as the pattern beside a list of layer types.
 """
 
 import itertools
@@ -44,7 +44,7 @@ def saved(request, tmp_path_factory):
 def differences(folder, settings, grid):
     """Return where the engine has other logits than transformers, or none.
 
-    What transformers fails at means nothing that could be the same.
+    A file that transformers fails at means nothing that could be the same.
     """
     compared, wrong = 0, []
     for changed in grid:

@@ -20,7 +20,7 @@ NUMBERS = [0, 0.0, 1, 1.0, -1, -0.5, 0.7, 1.5, 2.0, 16.0, True, False, math.nan,
 VALUES = [*NUMBERS, None, "0.7", "", [], [1], {}]
 # transformers tells 2 from 2.0, which JSON does not.
 SAME_NUMBERS = [("top_k", 1.0), ("top_k", 2.0), ("top_k", 16.0)]
-# What there is no argument for.
+# Values beyond those of the arguments.
 BEYOND = [("temperature", math.inf), ("repetition_penalty", math.inf), ("top_k", 2**70)]
 BEYOND += [("top_k", False)]
 BEYOND += [("do_sample", each) for each in ("0.7", "", [], [1], {})]

@@ -123,7 +123,7 @@ def resident(path):
 
 @pytest.fixture(scope="module")
 def of_transformers(path):
-    """What transformers writes in float32, with the weights of the file."""
+    """The tokens that transformers writes in float32, with the weights of the file."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     import torch
     from transformers import AutoModelForCausalLM, GgufConfig

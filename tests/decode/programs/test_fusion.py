@@ -1,6 +1,6 @@
 """Nodes that run together: they have the bits that they have alone, and the results of `reference`.
 
-What an output of the program shows is stored, so that the nodes before and after it run alone.
+Outputs of the program are stored, so that the nodes before and after it run alone.
 """
 
 import collections

@@ -1,4 +1,4 @@
-"""What states, stacks of matrices and several outputs mean to what is around an executor."""
+"""States, stacks of matrices and several outputs in the code around an executor."""
 
 import dataclasses
 from types import SimpleNamespace

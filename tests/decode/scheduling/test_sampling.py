@@ -1,4 +1,4 @@
-"""What the node ``sample`` draws: the distribution that its settings describe."""
+"""Draws of the node ``sample``: the distribution that its settings describe."""
 
 import mpmath
 import numpy as np
@@ -134,7 +134,7 @@ def test_the_largest_logit_is_that_after_the_edits(executor, edits, expected):
     write_edits(executable.arrays, edits)
     executable.run(5, 0)
     assert executable.arrays["next"][:5].tolist() == [[expected]] * 5
-    # What a caller reads are the model's own logits.
+    # The logits that a caller reads are the model's own.
     assert executable.arrays["logits"][0].tolist() == [2.0, 1.5, -90.0, 2.5, -3.0, -1.25]
     executable.close()
 

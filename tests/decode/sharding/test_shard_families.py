@@ -30,7 +30,7 @@ LLAMAS = {"SmolLM 2": SMOLLM2} | {
     name: given for name, given in test_llama.MODELS.items() if "dtype" not in given
 }
 FAMILIES = [*test_models.MODELS, *LLAMAS]
-# What each has that the others do not: windows, biases, fused matrices, caps and norms of sums.
+# Features that each alone has: windows, biases, fused matrices, caps and norms of sums.
 SAMPLE = {"Qwen 2 with windows": 2, "Phi 3": 2, "Gemma 2": 4, "biases": 2, "SmolLM 2": 3}
 
 

@@ -43,7 +43,7 @@ struct OneToken {
     step.seed = &seed;
   }
 
-  // What is behind the scratch stays as it is.
+  // The memory behind the scratch stays as it is.
   std::int32_t sampled(const std::vector<float>& x) const {
     const std::size_t bytes = draw_scratch(x.size());
     struct alignas(64) Line {

@@ -60,8 +60,8 @@ void check_axes() {
   require(contiguous.extent.empty() && contiguous.n == 30, "one row of all");
   require(contiguous.operands[0].length == 30, "its length");
 
-  // What one operand does not walk as one stays apart, here the outer axis of a row that repeats
-  // along it.
+  // Axes that one operand does not walk as one stay apart, here the outer axis of a row that
+  // repeats along it.
   All repeated{5, {2, 3, 4}, {}};
   repeated.add({240, 80, 20}, 4);
   repeated.add({0, 80, 20}, 4);

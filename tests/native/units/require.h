@@ -1,4 +1,4 @@
-// What the programs of this folder check with.
+// Checks of the programs of this folder.
 #pragma once
 
 #include <cstdio>

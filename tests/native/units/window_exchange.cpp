@@ -115,7 +115,7 @@ std::vector<int> in_processes(std::size_t world_size, const OfRank& run) {
   return ends;
 }
 
-// What this throws; empty for nothing.
+// The message of the Error that this throws; empty for nothing.
 template <class Function>
 std::string error_of(Function function) {
   try {

@@ -1,6 +1,6 @@
 // The C++ interface of tensor-ops: backends as shared libraries, which are found, chosen and called
 // by name. Needs C++17 and nothing but this folder, tensor_ops/abi.h and the system's dlopen().
-// What is in its folder detail/ may change in any release.
+// The contents of its folder detail/ may change in any release.
 #pragma once
 
 #include "tensor_ops/backend/array.h"      // IWYU pragma: export

@@ -88,7 +88,7 @@ struct Whole {
   static constexpr std::size_t vectors = count;
   static constexpr bool streams = is_streamed;
 };
-struct Part {
+struct PartialVector {
   static constexpr std::size_t vectors = 1;
   static constexpr bool streams = false;
   std::size_t elements;
@@ -114,7 +114,7 @@ using VectorFor = Vector<typename Element::Compute>;
 template <class Element>
 constexpr std::size_t kLanesFor = kLanes<typename Element::Compute>;
 
-// Elements from an address on, as a block; after those of a part, zeros.
+// Elements from an address on, as a block; after those of a partial vector, zeros.
 template <class Element, std::size_t count, bool streams>
 TENSOR_OPS_INLINE Block<VectorFor<Element>, count> load_inline(const typename Element::Storage* x,
                                                                Whole<count, streams>) {
@@ -126,7 +126,7 @@ TENSOR_OPS_INLINE Block<VectorFor<Element>, count> load_inline(const typename El
 }
 template <class Element>
 TENSOR_OPS_INLINE Block<VectorFor<Element>, 1> load_inline(const typename Element::Storage* x,
-                                                           Part part) {
+                                                           PartialVector part) {
   return {{Element::widen(load_part<typename Element::Packed>(x, part.elements))}};
 }
 template <class Element, class Extent>
@@ -151,7 +151,7 @@ TENSOR_OPS_INLINE void store_inline(typename Element::Storage* y,
 }
 template <class Element>
 TENSOR_OPS_INLINE void store_inline(typename Element::Storage* y,
-                                    const Block<VectorFor<Element>, 1>& block, Part part) {
+                                    const Block<VectorFor<Element>, 1>& block, PartialVector part) {
   store_part(y, Element::narrow(block.vector[0]), part.elements);
 }
 template <class Element, class Extent>
@@ -224,7 +224,8 @@ TENSOR_OPS_INLINE Block<V, count> only(Whole<count, streams>, const Block<V, cou
   return block;
 }
 template <class V>
-TENSOR_OPS_INLINE Block<V, 1> only(Part part, const Block<V, 1>& block, Lane<V> otherwise = 0) {
+TENSOR_OPS_INLINE Block<V, 1> only(PartialVector part, const Block<V, 1>& block,
+                                   Lane<V> otherwise = 0) {
   Block<V, 1> kept = block;
   for (std::size_t l = 0; l < kLanes<Lane<V>>; ++l)
     if (l >= part.elements) kept.vector[0][l] = otherwise;
@@ -246,7 +247,7 @@ TENSOR_OPS_INLINE void for_blocks(std::size_t begin, std::size_t end, Body body)
   std::size_t i = begin;
   for (; i + kUnroll * lanes <= end; i += kUnroll * lanes) body(i, Whole<kUnroll>{});
   for (; i + lanes <= end; i += lanes) body(i, Whole<1>{});
-  if (i < end) body(i, Part{end - i});
+  if (i < end) body(i, PartialVector{end - i});
 }
 
 // Elements up to the next line.
@@ -276,7 +277,7 @@ TENSOR_OPS_INLINE void for_lines(const Lines& lines, Write write) {
   std::size_t i = lines.begin;
   for (std::size_t stop = lines.line;; stop = end) {
     for (; i + lanes <= stop; i += lanes) write(i, Whole<1>{});
-    if (i < stop) write(i, Part{stop - i});
+    if (i < stop) write(i, PartialVector{stop - i});
     if (stop == end) return;
     i = stop;
     if (lines.streams) {
@@ -321,7 +322,7 @@ TENSOR_OPS_INLINE void copy_row(bool streams, std::size_t n, typename Element::S
   constexpr std::size_t lanes = kLanesFor<Element>;
   for_lines<Element>(lines_of<Element>(streams, 0, n, y), [=](std::size_t i, auto extent) {
     if constexpr (extent.streams) prefetch_block(next + i, 0, extent);
-    if constexpr (std::is_same_v<decltype(extent), Part>)
+    if constexpr (std::is_same_v<decltype(extent), PartialVector>)
       store_part(y + i, load_part<P>(x + i, extent.elements), extent.elements);
     else
       for (std::size_t u = 0; u < extent.vectors; ++u)

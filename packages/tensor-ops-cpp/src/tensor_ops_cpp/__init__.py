@@ -97,7 +97,7 @@ simd_level: str | None = _native.level()
 #: False: calls share their work among threads of this module's own, not OpenMP's.
 has_openmp: bool = False
 
-# What code of the level in use uses, which may be less than the CPU has.
+# Features that code of the level in use uses, which may be fewer than the CPU has.
 _features = frozenset(_native.features())
 has_sse4_2: bool = "sse4_2" in _features
 has_avx: bool = "avx" in _features

@@ -18,7 +18,7 @@ _WITHOUT = (
     f"{__package__} was built without decode programs (TENSOR_OPS_DECODE=OFF); build it again "
     "without that option"
 )
-# What `compile_program` takes in addition where weights are packed.
+# Arguments that `compile_program` takes in addition where weights are packed.
 _PACKING: set[str] = {"packed", "packs_in_steps"} if hasattr(_native, "packed_layout") else set()
 
 

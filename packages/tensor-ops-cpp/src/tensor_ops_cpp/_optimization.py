@@ -1,4 +1,4 @@
-"""What the extension uses of this machine, and how many threads."""
+"""Features of this machine that the extension uses, and the number of its threads."""
 
 import operator
 import os
@@ -10,7 +10,7 @@ __all__ = ["OptimizationInfo", "get_num_threads", "get_optimization_info", "set_
 
 
 class OptimizationInfo(Table):
-    """What `get_optimization_info` returns: a dict that prints as a table."""
+    """Result of `get_optimization_info`: a dict that prints as a table."""
 
 
 def get_optimization_info() -> OptimizationInfo:

@@ -9,7 +9,7 @@ __all__ = ["PoolInfo", "pool_info", "set_pool_limit", "trim_pool"]
 
 
 class PoolInfo(Table):
-    """What `pool_info` returns: a dict that prints as a table."""
+    """Result of `pool_info`: a dict that prints as a table."""
 
 
 def pool_info() -> PoolInfo:
@@ -34,8 +34,8 @@ def pool_info() -> PoolInfo:
 def set_pool_limit(bytes: int) -> None:
     """Set how many bytes may be kept, for the whole process.
 
-    What is kept beyond that is given back to the system at once. Memory of arrays that are alive
-    does not count.
+    Memory beyond that is given back to the system at once. Memory of arrays that are alive does not
+    count.
 
     Parameters
     ----------

@@ -1,5 +1,5 @@
-// What reads the array arguments of a call, and so knows where it runs: on the device that they are
-// on, and the stream that they are ready on.
+// Reads the array arguments of a call, and so knows where it runs: on the device that they are on,
+// and the stream that they are ready on.
 // Tested by packages/tensor-ops-cuda/tests/test_exchange.py.
 #pragma once
 

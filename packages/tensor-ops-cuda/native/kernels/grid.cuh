@@ -1,4 +1,4 @@
-// What blocks of a cooperative grid write for each other, and the barrier of all blocks.
+// Exchange of values between blocks of a cooperative grid, and the barrier of all blocks.
 //
 // A block reads what another has written in the same launch by observe(), after it was written by
 // publish(), and after a barrier of the grid. Emulated blocks do not see each other's writes

@@ -1,10 +1,10 @@
-// What native/binding has to know of this backend.
+// Facts about this backend for native/binding.
 #pragma once
 
 namespace tensor_ops {
 
 inline constexpr char kModule[] = "tensor_ops_cuda";
-// What docstrings call an array.
+// The type of arrays, as docstrings call it.
 inline constexpr char kArrayType[] = "array";
 // A keyword that every op has besides `out`; null for none.
 inline constexpr const char* kKeyword = nullptr;

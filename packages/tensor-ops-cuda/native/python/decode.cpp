@@ -21,7 +21,7 @@ namespace py = pybind11;
 namespace tensor_ops {
 namespace {
 
-// Of host arrays. Throws UnavailableError where it cannot be used.
+// The device for host arrays. Throws UnavailableError where it cannot be used.
 int device_of_programs(const char* function) {
   try {
     return usable_device(chosen_host_device()).index;

@@ -71,7 +71,7 @@ cudaStream_t stream_numbered(const py::object& number, const char* where) {
   return reinterpret_cast<cudaStream_t>(static_cast<std::intptr_t>(value));
 }
 
-// Of cuda.core, and of whoever keeps its protocol: (version, address).
+// The stream of an object with the protocol of cuda.core, which gives (version, address).
 cudaStream_t stream_of_object(const py::object& object, const char* where) {
   const py::object answer = object.attr("__cuda_stream__")();
   const bool is_known = py::isinstance<py::tuple>(answer) && py::len(answer) == 2 &&

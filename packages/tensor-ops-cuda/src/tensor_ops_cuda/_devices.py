@@ -51,7 +51,7 @@ class Device:
 
 
 class CudaInfo(Table):
-    """What `get_cuda_info` returns: a dict that prints as a table."""
+    """Result of `get_cuda_info`: a dict that prints as a table."""
 
 
 def devices() -> list[Device]:

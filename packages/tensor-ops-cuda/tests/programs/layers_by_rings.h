@@ -33,7 +33,7 @@ struct Layers {
   int layers;
 };
 
-// What a warp reads: its chunk of one row in each pass over the rows, and so on in the next layer.
+// The reads of a warp: its chunk of one row in each pass over the rows, then in the next layer.
 // Beyond the last row it reads the first one, so that all warps of a block take as many steps.
 struct ChunkCursor {
   const Layers* layers;

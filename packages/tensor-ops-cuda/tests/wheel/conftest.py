@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[2]
-# Those of the goals; `nox -s nightly` names older and newer ones too.
+# Architectures of the goals; `nox -s nightly` names older and newer ones too.
 ARCHITECTURES = os.environ.get("CUDA_WHEEL_ARCHITECTURES", "90-real")
 # Elements with one and two inputs, rows, pairs: a quarter of the time to compile. --nightly adds
 # the others.
@@ -28,7 +28,7 @@ class Build:
 
     @property
     def architectures(self):
-        """What the build says it has code for, such as ``sm_90`` and ``compute_120``."""
+        """Architectures that the build has code for, such as ``sm_90`` and ``compute_120``."""
         return re.search(r"has code for: (.*)", self.log)[1].split()
 
 

@@ -1,4 +1,4 @@
-"""What the host calls of CUDA's runtime is in CUDA 12.9 as well, whose nvcc is not on PyPI."""
+"""The host's calls of CUDA's runtime exist in CUDA 12.9 as well, whose nvcc is not on PyPI."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What every kernel takes of a GPU, as the compiler reports it: no GPU is needed."""
+"""Resources of a GPU that every kernel takes, as the compiler reports them: no GPU is needed."""
 
 import re
 from dataclasses import dataclass, replace
@@ -8,10 +8,10 @@ import pytest
 # Registers of a multiprocessor, and how many of its threads must find room beside one another.
 REGISTERS = 65536
 LEAST_THREADS = 512
-# Of the kernel of decode steps a multiprocessor has one block, whose loads are in flight to shared
+# A multiprocessor has one block of the kernel of decode steps, whose loads are in flight to shared
 # memory; ../test_decode_machine_code.py says how many.
 DECODE, DECODE_THREADS = "run_steps", 256
-# What a kernel hands by reference to a function for rare rows: where the row is, and its group.
+# The stack of a function for rare rows, which gets by reference where the row is, and its group.
 LARGEST_FRAME = 80
 
 
@@ -30,7 +30,7 @@ class Function:
 
 @pytest.fixture(scope="module")
 def functions(build):
-    """What the compiler says of every function, for each architecture."""
+    """The compiler's report of every function, for each architecture."""
     if build.log is None:
         pytest.skip("this wheel was built before, and its build's output is not here")
     return parse(build.log)

@@ -16,7 +16,7 @@ import pytest
 PACKAGE = Path(__file__).parents[2]
 CONFORMANCE = PACKAGE.parents[1] / "tests/conformance"
 LARGEST = 30 * 10**6
-# What every glibc system has; libcuda is opened at run time, where there is one.
+# Libraries that every glibc system has; libcuda is opened at run time, where there is one.
 SYSTEM_LIBRARIES = re.compile(
     r"lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+)\.so\.\d+|ld-linux-[\w-]+\.so\.\d"
 )
@@ -129,7 +129,7 @@ def test_without_a_driver_tensor_ops_says_so(site):
 
 @pytest.mark.skipif(not NO_DRIVER, reason="this machine has a driver")
 def test_without_a_driver_threads_are_told_so(site):
-    """What of a call comes before the device, of many threads at once."""
+    """Many threads at once run the part of a call that comes before the device."""
     assert run(site, THREADS) == ""
 
 

@@ -1,4 +1,4 @@
-"""What an answer is: a plain record of its text and tokens."""
+"""The answer to a prompt: a plain record of its text and tokens."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple

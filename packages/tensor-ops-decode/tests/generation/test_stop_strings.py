@@ -18,7 +18,7 @@ from tensor_ops_decode.generation.stop_strings import StopStrings  # noqa: E402
 from tensor_ops_decode.text import Tokenizer  # noqa: E402
 
 SPECIAL = ["<s>", "</s>", "<|end|>", "<|x"]
-# What is said between the special tokens: parts of characters, and spaces before words.
+# Tokens between the special ones: parts of characters, and spaces before words.
 SAID = {
     "bytes": ["h", "e", "l", "hell", "hello", "Ġhello", "12", "Ġ", "x", "Ã", "©", "<tool>"],
     "pieces": ["h", "e", "l", "o", "▁", "▁the", "he", "▁hello", "<0x0A>", "<tool>"],

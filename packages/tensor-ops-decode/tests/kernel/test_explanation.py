@@ -1,4 +1,4 @@
-"""What a kernel says of itself: what it runs, and what activations are rounded to."""
+"""The explanation of a kernel: what it runs, and what activations are rounded to."""
 
 import ml_dtypes
 import numpy as np

@@ -1,4 +1,4 @@
-"""What caches keep of keys and values."""
+"""Precision of keys and values in caches."""
 
 import numpy as np
 import pytest

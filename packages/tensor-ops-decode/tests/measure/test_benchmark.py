@@ -1,4 +1,4 @@
-"""What `tensor-ops bench decode` measures, and what it makes of the measurements."""
+"""Measurements of `tensor-ops bench decode`, and what it makes of them."""
 
 import json
 from unittest.mock import MagicMock
@@ -95,7 +95,7 @@ def test_disturbed_rounds_do_not_count(figures):
     assert figures.fraction == pytest.approx(BYTES / 1e-3 / 4e9)
     assert figures.decode.tokens_per_second == pytest.approx(1e3)
     assert figures.decode.tokens == 16
-    # What Python takes for a call is divided among the tokens that a call has in a round.
+    # The time of Python for a call is divided among the tokens that a call has in a round.
     assert figures.decode.seconds == pytest.approx(1e-3 + 1e-4 / 4)
     assert figures.prompt.tokens_per_second == pytest.approx(4 / 8e-3)
     plain = figures.as_dict()

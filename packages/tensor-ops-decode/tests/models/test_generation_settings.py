@@ -1,4 +1,4 @@
-"""What a model's files say about generation: end tokens and sampling, and what they may not say."""
+"""Generation settings in a model's files: end tokens and sampling, and what they may not say."""
 
 import json
 
@@ -41,7 +41,7 @@ def write_gguf(path, write=lambda writer: None):
         ({"eos_token_id": 2}, {}, {2}),
         ({"eos_token_id": 2}, {"eos_token_id": [7, 9]}, {2, 7, 9}),
         ({"eos_token_id": None}, {"eos_token_id": 0}, {0}),
-        # What PyTorch makes of numbers, of which no token is negative.
+        # PyTorch makes these of numbers, of which no token is negative.
         ({"eos_token_id": -1}, {"eos_token_id": [-1, 3.0, 5.9, True]}, {3, 5, 1}),
         ({"eos_token_id": []}, {"eos_token_id": -0.5}, {0}),
     ],
@@ -82,7 +82,7 @@ def test_end_tokens_of_a_gguf_end_texts_turns_and_messages(tmp_path):
         ({"do_sample": False, "temperature": 0.6, "top_p": 0.9}, {}),
         ({"temperature": 0.6, "max_new_tokens": 99}, {"max_new_tokens": 99}),
         ({"repetition_penalty": 1.1, "top_k": 5}, {"repetition_penalty": 1.1}),
-        # What transformers takes where the file asks for sampling and says no more.
+        # transformers takes these where the file asks for sampling and says no more.
         ({"do_sample": True}, {"temperature": 1.0, "top_k": 50}),
         (
             {"do_sample": True, "temperature": 0.6, "top_p": 0.9, "top_k": None, "num_beams": 1},

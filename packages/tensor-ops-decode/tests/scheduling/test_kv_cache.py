@@ -72,7 +72,7 @@ def test_a_page_that_holds_something_else_now_is_not_found():
     pages.release(0)
     feed(pages, 0, [2] * 12)
     pages.release(0)
-    # What followed the first page is not what follows the page in its place.
+    # The page that followed the first one does not follow the page in its place.
     assert feed(pages, 0, [2] * 4 + [5] * 4 + [6]) == 4
 
 

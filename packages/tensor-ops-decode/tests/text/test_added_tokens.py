@@ -32,7 +32,7 @@ def token(content, **flags):
     return {"content": content, **flags}
 
 
-# What tokenizer.json has itself.
+# Added tokens of tokenizer.json itself.
 OWN = [
     [],
     [AddedToken("<a>", special=True), AddedToken("<b>")],

@@ -14,7 +14,7 @@ from tokenizers import decoders, models, pre_tokenizers  # noqa: E402
 
 from tensor_ops_decode.text import ChatTemplate, Tokenizer, encode_chat  # noqa: E402
 
-# What templates do with messages, and all that they see of one, in its order.
+# Templates that do what is done with messages, and one that shows all of a message, in its order.
 TEMPLATES = [
     "{{ messages | tojson }}{{ tools | tojson }}{{ documents | tojson }}",
     "{% for m in messages %}<{{ m.role }}>{% if m.content %}{{ m.content }}{% endif %}"

@@ -47,7 +47,7 @@ TEMPLATES = [
     "{% set x %}in{% endset %}{{ x }}"
     "{% for k, v in messages[0].items() %}{{ k }}={{ v }}{% endfor %}",
     "{{ {'a': 1, 'é': [true, none]} | tojson }} {{ range(3) | list }} {{ dict(a=1) }}",
-    # What the templates of Llama 3, Qwen 3, Mistral and Gemma do beside that.
+    # The templates of Llama 3, Qwen 3, Mistral and Gemma do this too.
     "{%- set ns = namespace(last=none) -%}{%- for m in messages[::-1] -%}{%- if ns.last is none "
     "and m.content is string and not m.content.startswith('<t>') -%}"
     "{%- set ns.last = loop.index0 -%}{%- endif -%}{%- endfor -%}{{ ns.last }}"
@@ -67,7 +67,7 @@ TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"é": [1]
 
 @pytest.fixture(scope="module")
 def render():
-    """What transformers renders."""
+    """Render as transformers does."""
     templates = pytest.importorskip("transformers.utils.chat_template_utils")
 
     def render(source, messages, **variables):
@@ -230,7 +230,7 @@ def test_a_template_that_is_too_deep_or_too_long_is_an_error(source):
 
 
 def test_a_long_conversation_is_rendered():
-    # What real templates do with each message, some of it with all messages.
+    # Real templates do this with each message, some of it with all messages.
     template = ChatTemplate(
         "{% for m in messages %}{% if m.role == 'user' and messages | length > 1 %}"
         "{% set text = (m.content.split('</think>') | last).strip() %}{{ text | trim ~ loop.last }}"

@@ -60,7 +60,7 @@ def test_templates_are_those_that_transformers_finds_and_chooses(tmp_path, in_co
             expected = theirs.get_chat_template(name, tools)
         except ValueError:
             expected = None
-        # What is neither a name nor a template is no template here.
+        # A value that is neither a name nor a template is no template here.
         if expected is None or (expected == name and "{" not in name):
             if (name, ours.sources.keys()) != ("default", {"default"}):
                 with pytest.raises(ValueError, match="the model has no chat template"):

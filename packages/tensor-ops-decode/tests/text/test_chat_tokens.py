@@ -85,7 +85,7 @@ def build(kind, special):
         show_progress=False,
         max_token_length=12,
     )
-    # Of what stands between the marks of templates too, so that tokens reach across them.
+    # The text between the marks of templates is trained on too, so that tokens reach across them.
     texts = [text[:80] for text in corpus()] + ["user\nHi", ">\n\nHi", "<|user", "assistant\n"] * 50
     tokenizer.train_from_iterator(texts, trainer)
     state = json.loads(tokenizer.to_str())

@@ -180,7 +180,7 @@ def test_end_tokens_of_a_folder_are_those_of_all_its_files(folder):
     assert opened(folder).end_tokens == {7, 264}
     write_json(folder / "generation_config.json", {"eos_token_id": [8, 9]})
     assert opened(folder).end_tokens == {7, 8, 9, 264}
-    # What is none is an error where an answer would end at it: who goes on after them needs none.
+    # A wrong end token is an error where an answer would end at it, not for who goes on after it.
     write_json(folder / "generation_config.json", {"eos_token_id": "x"})
     assert opened(folder).end_tokens == {7, 264}
 

@@ -39,7 +39,7 @@ ENDINGS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 GPT4O = TEKKEN.replace("]+|[^", f"]+{ENDINGS}|[^").replace(
     r"]*|\p{N}|", rf"]*{ENDINGS}|\p{{N}}{{1,3}}|"
 )
-# What the tokenizer.json of a model of each family has: normalizer, pre-tokenizers, ignore_merges.
+# The tokenizer.json of a model of each family: normalizer, pre-tokenizers, ignore_merges.
 BYTE_LEVEL = {
     "gpt-2": (None, [], False),
     "smollm": (None, [pre_tokenizers.Digits(individual_digits=True)], False),
@@ -82,7 +82,7 @@ def numbered(names):
 
 
 def reference(tokenizer):
-    """What transformers makes of a tokenizer.json."""
+    """The tokenizer that transformers makes of a tokenizer.json."""
     return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer)
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensor_ops_opencl.arguments import Kind
+from tensor_ops_opencl.arguments import ParameterKind
 from tensor_ops_opencl.errors import DeviceError
 from tensor_ops_opencl.iteration import Iteration
 from tensor_ops_opencl.programs import Programs
@@ -23,7 +23,7 @@ class Call(NamedTuple):
     options: tuple[str, ...]  # build options that follow from dtypes and switches
     numbers: tuple[np.generic, ...]  # the op's own numbers, as its kernels take them
     inputs: dict[str, Any]  # by name, in order; None for one that is optional and absent
-    kinds: Mapping[str, Kind]
+    kinds: Mapping[str, ParameterKind]
     results_like: tuple[str, ...]  # for each result, the input whose dtype it has
     out: tuple[Any, ...] | None
 

@@ -13,7 +13,7 @@ __all__ = ["run"]
 
 
 class Hints(NamedTuple):
-    """What to do about an array that cannot be used as it is; each is a format of its name."""
+    """Advice about an array that cannot be used as it is; each is a format of its name."""
 
     context: str
     order: str

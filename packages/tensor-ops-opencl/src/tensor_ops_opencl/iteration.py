@@ -61,7 +61,7 @@ class KernelLaunch(NamedTuple):
 
 
 class Launches(NamedTuple):
-    """What to build and to launch for one call.
+    """Kernels to build and to launch for one call.
 
     `scratch` is how many numbers of the type to compute in the kernels hand on to the next.
     """

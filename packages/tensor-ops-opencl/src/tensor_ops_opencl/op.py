@@ -138,7 +138,7 @@ def op(
         For each array that it returns, the argument whose dtype it has; without it the op returns
         one array in the dtype of the first argument.
     numbers : callable, optional
-        What the kernels are given for the op's real arguments: called with the type to compute in
+        The kernels' values of the op's real arguments: called with the type to compute in
         and these, it returns NumPy scalars.
     """
 

@@ -43,7 +43,7 @@ class Programs:
 
     @property
     def prepared(self) -> dict[Any, Any]:
-        """What this thread has prepared to launch, by the call."""
+        """Launches that this thread has prepared, by the call."""
         prepared = self._own.prepared
         if len(prepared) > MOST_PREPARED:
             prepared.clear()

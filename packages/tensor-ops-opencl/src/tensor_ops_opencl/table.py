@@ -6,7 +6,7 @@ __all__ = ["OpenCLInfo"]
 
 
 class OpenCLInfo(dict[str, Any]):
-    """What `get_opencl_info` returns: a dict that prints as a table."""
+    """Result of `get_opencl_info`: a dict that prints as a table."""
 
     def __str__(self) -> str:
         width = max(map(len, self))

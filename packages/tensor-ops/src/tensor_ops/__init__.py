@@ -90,7 +90,7 @@ else:
 
 
 def __dir__() -> list[str]:
-    # What would fail is left out: pydoc and others look at every name.
+    # Names that would fail are left out: pydoc and others look at every name.
     elsewhere = [name for name, (package, _) in _ELSEWHERE.items() if _find_spec(package)]
     return [*__all__, *elsewhere, "__version__"]
 

@@ -68,12 +68,12 @@ class Case:
 
 @dataclass(frozen=True)
 class Result:
-    """What one backend, or the plain expression, did with one case."""
+    """Time and accuracy of one backend, or of the plain expression, in one case."""
 
     case: Case
     # Its name, or `PLAIN`.
     backend: str
-    # What the error may be.
+    # The bound that the error may not exceed.
     bound: Bound
     # None if the backend did not run it.
     timing: Timing | None = None
@@ -83,7 +83,7 @@ class Result:
     accuracy: Measured | None = None
     # Why the backend does not take this case; the ops then run elsewhere.
     unsupported: str | None = None
-    # What went wrong in a backend that does take it.
+    # The failure of a backend that does take it.
     failure: str | None = None
 
     @property

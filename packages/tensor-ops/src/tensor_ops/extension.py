@@ -1,4 +1,4 @@
-"""What packages that build on tensor_ops use besides the ops: plug-ins, bindings, other wheels.
+"""The interface for packages that build on tensor_ops: plug-ins, bindings, other wheels.
 
 Everything here is public and keeps its meaning within a minor version; other modules of tensor_ops
 are its own.
@@ -200,7 +200,7 @@ def exchanging_finder(
     """Return what finds the function that `exchanging_function` calls, of the first array's dtype.
 
     It takes the dtype and the array, and raises TypeError where the backend takes no such arrays.
-    What it finds is right until the configuration changes, so that it is asked before every call.
+    The function is right until the configuration changes, so that it is asked before every call.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ def exchanging_finder(
 
     def find(dtype: Hashable, x: Any) -> Callable[..., Any]:
         try:
-            # What `state.current` does, written out: the call takes as long as these look-ups.
+            # `state.current` written out: the call takes as long as these look-ups.
             table = state.tables[None] if context_name() is None else current()
             function = table.functions[key][dtype]
         except LookupError:

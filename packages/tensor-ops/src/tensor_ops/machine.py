@@ -1,6 +1,6 @@
 """Facts about this machine: the processor and the memory, and how much of them a process may use.
 
-What a cgroup or an affinity mask takes away, as in a container, is taken into account, as the C++
+Limits of a cgroup or an affinity mask, as in a container, are taken into account, as the C++
 backend does for its threads. None stands for what the system does not say.
 """
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tensor_ops.op import Op
-from tensor_ops.op.arguments import Kind
+from tensor_ops.op.arguments import ParameterKind
 from tensor_ops.ops import OPS
 
 __all__ = ["VARIANTS", "Variant", "named", "variant"]
@@ -54,7 +54,7 @@ def _variants() -> Iterator[Variant]:
             yield Variant(":".join([name, *_labels(options)]), op, options)
 
 
-def _choices(kind: Kind) -> tuple[Any, ...]:
+def _choices(kind: ParameterKind) -> tuple[Any, ...]:
     return (False, True) if kind.role == "flag" else kind.choices
 
 

@@ -146,7 +146,7 @@ void Executable::plan_caches(Layout& layout) const {
            size_product("caches", program_.limits.num_pages, page_of_all[1]));
 }
 
-// What a share has of the program itself: all but memory, and what differs by thread.
+// The part of a share that the program itself gives: all but memory, and what differs by thread.
 Share Executable::share_of(const Node& node, const Layout& layout) const {
   Share share{};
   share.step = &step_;
@@ -309,7 +309,7 @@ void Executable::make_shares(const Layout& layout) {
     return offset == kAbsent ? nullptr : values_.data() + offset;
   };
   step_ = arrays_.step();
-  auto part = weights_.parts().begin();
+  auto slice = weights_.slices().begin();
   for (std::size_t n = 0; n < nodes_.size(); ++n) {
     const Node& node = program_.nodes[n];
     Compiled& compiled = nodes_[n];
@@ -335,7 +335,7 @@ void Executable::make_shares(const Layout& layout) {
       share.prepared = compiled.prepared.data();
       if (compiled.tiles.empty()) continue;
       for (TileRun& run : compiled.tiles[t]) {
-        run.tiles = (part++)->tiles;
+        run.tiles = (slice++)->tiles;
         if (is_packed_) run.num_packed = tiles_of(run.rows);
         share.num_tiles += tiles_of(run.rows);
       }

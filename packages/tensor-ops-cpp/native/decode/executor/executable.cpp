@@ -14,7 +14,7 @@ using Clock = Team::Clock;
 
 double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
-// What a thread does between the parts of a step: nothing, or to note how long each took.
+// Hook between the parts of a step that does nothing; another one notes how long each took.
 struct Unwatched {
   void has_worked(std::size_t) {}
   void has_waited(std::size_t) {}

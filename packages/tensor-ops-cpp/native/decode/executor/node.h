@@ -1,4 +1,4 @@
-// What a node's file, decode/nodes/<kind>.cpp, includes. Like an op's file it is compiled once per
+// Included by a node's file, decode/nodes/<kind>.cpp. Like an op's file it is compiled once per
 // instruction-set level, with TENSOR_OPS_LEVEL naming the level's namespace:
 //
 //     #include "decode/executor/node.h"
@@ -8,7 +8,7 @@
 // There may be one phase, or what else NodeKernels has after the second. CMake lists the files for
 // node_kernels.cpp, and joins those of a level to one unit: names are unique among them.
 //
-// What native/op.h says of kernel passes holds here too. The slots and attributes of the kind are
+// The rules of native/op.h for kernel passes apply here. The slots and attributes of the kind are
 // in decode/program/node_slots.h, which tools/node_kinds.py writes from its file in Python.
 #pragma once
 

@@ -25,7 +25,7 @@ TENSOR_OPS_FOR_EACH_NODE(TENSOR_OPS_DECLARE_NODE)
 namespace tensor_ops::decode {
 namespace {
 
-// What a kind has that a Share cannot hold; empty if there is nothing.
+// The part of a kind that a Share cannot hold; empty if there is none.
 std::string beyond(const NodeKind& kind) {
   const auto count = [&](WeightForm form) {
     return std::count_if(kind.weights.begin(), kind.weights.end(),

@@ -63,9 +63,9 @@ std::string packed_layout(const Program& program) {
   return layout;
 }
 
-void PackedTiles::add(const Part& part) {
-  add_size("packed weights", thread_bytes_[part.thread], part.bytes());
-  parts_.push_back(part);
+void PackedTiles::add(const Slice& slice) {
+  add_size("packed weights", thread_bytes_[slice.thread], slice.bytes());
+  slices_.push_back(slice);
 }
 
 std::size_t PackedTiles::bytes() const {
@@ -80,9 +80,9 @@ void PackedTiles::allocate() {
     memory_.push_back(std::make_shared<const Memory>(bytes + kPrefetched, "packed weights"));
     next.push_back(memory_.back()->data());
   }
-  for (Part& part : parts_) {
-    part.tiles = next[part.thread];
-    next[part.thread] += part.bytes();
+  for (Slice& slice : slices_) {
+    slice.tiles = next[slice.thread];
+    next[slice.thread] += slice.bytes();
   }
 }
 
@@ -95,33 +95,33 @@ void PackedTiles::use(const TensorBytes& packed) {
                           " bytes; map it from such an offset of its file"));
   // Not written to: all of it is packed.
   auto* next = const_cast<unsigned char*>(packed.first);
-  for (Part& part : parts_) {
-    part.tiles = next;
-    next += part.bytes();
+  for (Slice& slice : slices_) {
+    slice.tiles = next;
+    next += slice.bytes();
   }
 }
 
 void PackedTiles::read(std::size_t thread) const {
   if (!memory_.empty()) {
     read_lines(memory_[thread]->data(), thread_bytes_[thread]);
-  } else if (!parts_.empty()) {
+  } else if (!slices_.empty()) {
     const std::size_t all = bytes(), threads = thread_bytes_.size();
     const std::size_t begin = all / threads * thread;
-    read_lines(parts_[0].tiles + begin, thread + 1 < threads ? all / threads : all - begin);
+    read_lines(slices_[0].tiles + begin, thread + 1 < threads ? all / threads : all - begin);
   }
 }
 
 std::vector<PackedPiece> PackedTiles::pieces() const {
   std::vector<PackedPiece> pieces;
-  for (const Part& part : parts_)
+  for (const Slice& slice : slices_)
     pieces.push_back(
-        {part.tiles, part.bytes(),
-         memory_.empty() ? nullptr : std::shared_ptr<const void>(memory_[part.thread])});
+        {slice.tiles, slice.bytes(),
+         memory_.empty() ? nullptr : std::shared_ptr<const void>(memory_[slice.thread])});
   return pieces;
 }
 
 void PackedTiles::clear() {
-  parts_.clear();
+  slices_.clear();
   memory_.clear();
 }
 

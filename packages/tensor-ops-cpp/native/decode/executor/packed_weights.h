@@ -38,7 +38,7 @@ TENSOR_OPS_SHARED std::string packed_layout(const Program& program);
 class PackedTiles {
  public:
   // The tiles of some rows of a matrix, which one thread multiplies.
-  struct Part {
+  struct Slice {
     std::size_t thread, rows, tile_bytes;
     unsigned char* tiles;
 
@@ -47,16 +47,16 @@ class PackedTiles {
 
   explicit PackedTiles(std::size_t threads) : thread_bytes_(threads) {}
 
-  // Parts are added in the order of nodes, threads and rows.
-  void add(const Part& part);
-  const std::vector<Part>& parts() const { return parts_; }
+  // Slices are added in the order of nodes, threads and rows.
+  void add(const Slice& slice);
+  const std::vector<Slice>& slices() const { return slices_; }
   std::size_t bytes() const;
 
-  // Takes memory for each thread's parts, one behind the other, so that the thread reads one
+  // Takes memory for each thread's slices, one behind the other, so that the thread reads one
   // sequential stream. Throws MemoryError.
   void allocate();
-  // Uses the caller's memory instead, where all parts follow one another in the order in which they
-  // were added. Throws ValueError where its size or alignment is wrong.
+  // Uses the caller's memory instead, where all slices follow one another in the order in which
+  // they were added. Throws ValueError where its size or alignment is wrong.
   void use(const TensorBytes& packed);
   // Reads every cache line of a thread's share of all bytes.
   void read(std::size_t thread) const;
@@ -64,7 +64,7 @@ class PackedTiles {
   void clear();
 
  private:
-  std::vector<Part> parts_;
+  std::vector<Slice> slices_;
   std::vector<std::size_t> thread_bytes_;
   std::vector<std::shared_ptr<const Memory>> memory_;  // by thread; empty after use()
 };

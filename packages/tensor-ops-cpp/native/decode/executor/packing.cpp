@@ -17,7 +17,7 @@ void set_packed(TileRun& run, std::size_t tiles) {
   run.num_packed = tiles;
 }
 
-// What all workers together pack after a step at the least: small models are packed after one.
+// The least that all workers together pack after a step: small models are packed after one.
 constexpr std::size_t kLeastPacked = std::size_t{128} << 20;
 
 // How much each worker packs before it gives back what it has read, so that a large matrix is not

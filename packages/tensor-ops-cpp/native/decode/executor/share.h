@@ -1,4 +1,4 @@
-// What one thread is given to do of one node in one step: plain pointers and sizes.
+// The work of one thread for one node in one step: plain pointers and sizes.
 #pragma once
 
 #include <cstddef>
@@ -60,7 +60,7 @@ struct CacheMemory {
   bool is_paged;  // a slot that is not paged has the page of its own number
   std::size_t num_pages, page_size, head_size;
   std::uint32_t pages_of_piece;
-  // Of one page: the bytes of a head, of the caches that come before this one in a piece, and of
+  // In one page: the bytes of a head, of the caches that come before this one in a piece, and of
   // all caches there.
   std::size_t page_bytes, bytes_before, bytes_of_all;
 
@@ -95,7 +95,7 @@ struct TileRun {
   }
 
  private:
-  // What Linux maps at a fault of a file that is in memory.
+  // The bytes that Linux maps at a fault of a file that is in memory.
   static constexpr std::size_t kMapped = std::size_t{64} << 10;
 
   DECODE_INLINE std::size_t rows_of(std::size_t tile) const {
@@ -200,8 +200,8 @@ struct NodeKernels {
   bool meets_if_few = true;
   // The scratch that it wants beside that of products, for a share without memory; null for none.
   Scratch (*scratch)(const Share&) = nullptr;
-  // Of a node that computes each row by itself, from one input, so that a product can do that for
-  // it; else null.
+  // The kernel of a node that computes each row by itself, from one input, so that a product can do
+  // that for it; else null.
   RowKernel row = nullptr;
 };
 

@@ -58,8 +58,8 @@ class WorkersInUse {
   std::size_t held_ = 0;
 
   std::array<Usual, kManyTokens> usual_{};  // with the settled number, by tokens
-  // Of the steps that are judged next: how long they took, how long they would have taken with the
-  // settled number, and how long each worker had no processor.
+  // Times of the steps that are judged next: how long they took, how long they would have taken
+  // with the settled number, and how long each worker had no processor.
   Duration took_{}, would_have_taken_{};
   std::vector<Duration> lost_;
 

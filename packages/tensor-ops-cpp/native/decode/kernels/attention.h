@@ -102,7 +102,7 @@ TENSOR_OPS_INLINE float halved(Floats (&lanes)[kBlockVectors], Combine combine) 
   return halved_lanes(lanes[0], combine);
 }
 
-// What becomes of the scores of a range: `to` gets the largest one and the sum of each head.
+// The end of the scores of a range: `to` gets the largest one and the sum of each head.
 struct RangeScores {
   const Sizes& sizes;
   Partial to;

@@ -45,7 +45,7 @@ struct Query : RangeQuery<Element> {
     for (; d + kValueVectors * kLanes<float> <= size; d += kValueVectors * kLanes<float>)
       weigh_values(d, stride, Whole<kValueVectors>{});
     for (; d + kLanes<float> <= size; d += kLanes<float>) weigh_values(d, stride, Whole<1>{});
-    if (d < size) weigh_values(d, stride, Part{size - d});
+    if (d < size) weigh_values(d, stride, PartialVector{size - d});
   }
 
  private:

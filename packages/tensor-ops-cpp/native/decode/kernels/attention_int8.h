@@ -93,7 +93,7 @@ struct Query<Int8, heads> : RangeQuery<Int8> {
     for (; d + kValueVectors * kLanes<float> <= sizes.head; d += kValueVectors * kLanes<float>)
       weigh_values(d, stride, Whole<kValueVectors>{});
     for (; d + kLanes<float> <= sizes.head; d += kLanes<float>) weigh_values(d, stride, Whole<1>{});
-    if (d < sizes.head) weigh_values(d, stride, Part{sizes.head - d});
+    if (d < sizes.head) weigh_values(d, stride, PartialVector{sizes.head - d});
   }
 
  private:
@@ -222,7 +222,7 @@ struct Query<Int8, heads> : RangeQuery<Int8> {
   static TENSOR_OPS_INLINE Words load_values(const std::int8_t* from, Whole<count>) {
     return load_pairs(from);
   }
-  static TENSOR_OPS_INLINE Words load_values(const std::int8_t* from, Part extent) {
+  static TENSOR_OPS_INLINE Words load_values(const std::int8_t* from, PartialVector extent) {
     std::int8_t pairs[2 * kLanes<float>] = {};
     __builtin_memcpy(pairs, from, 2 * extent.elements);
     return load_pairs(pairs);

@@ -1,5 +1,5 @@
-// What the threads divide of a step's attention: pairs of a token and a key/value head, and ranges
-// of positions.
+// Units of a step's attention that the threads divide: pairs of a token and a key/value head, and
+// ranges of positions.
 #pragma once
 
 #include "decode/kernels/attention.h"

@@ -54,7 +54,7 @@ struct TileSums {
   }
 };
 
-// What a query of a token sees of a range: positions from `begin` up to `end`, counted from the
+// The part of a range that a query of a token sees: positions from `begin` up to `end`, from the
 // first one of the range's blocks.
 struct SeenPart {
   std::size_t begin, end;
@@ -103,7 +103,7 @@ class TokensTogether {
           if (d + kLanes<float> <= size)
             store<Float32>(at, load<Element>(from + d, Whole<1>{}), Whole<1>{});
           else if (d < size)
-            store<Float32>(at, load<Element>(from + d, Part{size - d}), Whole<1>{});
+            store<Float32>(at, load<Element>(from + d, PartialVector{size - d}), Whole<1>{});
           else
             store_vector(at, Floats{});
         }

@@ -125,7 +125,7 @@ struct CacheBlock<Int8> {
   }
 };
 
-// What is kept of a slot's positions for one head.
+// The keys and values of a slot's positions for one head.
 template <class Element>
 class HeadCache {
  public:

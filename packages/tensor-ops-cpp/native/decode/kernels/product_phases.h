@@ -8,7 +8,7 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-// What a kind of product makes of its sums before biases are added: nothing else.
+// The identity: a kind of product that changes nothing in its sums before biases are added.
 template <std::size_t bias_slot>
 struct Sums {
   static constexpr std::size_t bias = bias_slot;

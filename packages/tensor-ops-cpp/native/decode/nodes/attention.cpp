@@ -90,8 +90,8 @@ class Attention {
     next_->assembled = own_.assembled[1].in(share.own);
   }
 
-  // Of few pairs, threads divide the ranges. Of a prompt they take units of tokens, and else pairs
-  // in turn, since late positions take longer than early ones.
+  // The threads divide the ranges of few pairs, take units of a prompt's tokens, and else pairs in
+  // turn, since late positions take longer than early ones.
   void run() {
     next_->pair = ranges_.pairs();  // none
     const std::size_t pairs = ranges_.pairs();

@@ -54,7 +54,7 @@ template <>
 struct PairBlock<1> {
   float scale, sum;
   std::int32_t sum_times_16;
-  // Of the first two and of the last two of each four columns.
+  // Sums for columns 0-1 and columns 2-3 of every four.
   std::int16_t minus_8_pairs[2][2], minus_8_pairs_of_all[2];
   std::int8_t q[kBlockColumns];
 
@@ -81,7 +81,7 @@ struct PairBlock<2> {
 
 #endif
 
-// What products take, unless they say otherwise.
+// The activations that products take, unless they say otherwise.
 template <std::size_t terms>
 using Activations = std::conditional_t<TENSOR_OPS_X86_PAIRS, PairBlock<terms>, Int8Block<terms>>;
 
@@ -211,7 +211,7 @@ TENSOR_OPS_INLINE void PairBlock<2>::set(const Integers<2>& integers) {
   store_vector(q, pairs);
 
   // Sums of four columns: of products in the first of two lanes, of the integers in the second.
-  // Those of a half of the block are added up in its first two lanes.
+  // The sums of each half of the block are added up in its first two lanes.
   const __m512i others = _mm512_maskz_shuffle_epi32(0x5555, pairs, _MM_PERM_CDAB);
   const __m512i products = _mm512_madd_epi16(pairs, others);
   const __m512i of_two = _mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
@@ -275,7 +275,7 @@ TENSOR_OPS_INLINE void prepare_block(const float* x, float magnitude, Block& blo
   for (std::size_t v = 0; v < vectors; ++v)
     rest[v] = load_vector<Floats>(x + v * kLanes<float>) * up * inverse;
 
-  // What is not finite makes no integers, whose sums could overflow; the scale is NaN then.
+  // A non-finite block gets zeros, since sums of its integers could overflow; its scale is NaN.
   const Ints kept = splat<Ints>(is_finite(magnitude) ? -1 : 0);
   Integers<terms> integers;
   for (std::size_t term = 0; term < terms; ++term)

@@ -37,7 +37,7 @@ TENSOR_OPS_INLINE void compute_here([[maybe_unused]] V& v) {
 #endif
 }
 
-// What was read from memory before is not kept in registers, but read again.
+// Keeps the compiler from holding earlier reads of memory in registers: it reads again.
 TENSOR_OPS_INLINE void forget_memory() { asm volatile("" : : : "memory"); }
 
 // w & mask. Where a format needs more masks than there are registers, they are read from memory.

@@ -1,4 +1,4 @@
-// What every file of formats/ includes. It is compiled once per variant, with TENSOR_OPS_LEVEL
+// Included by every file of formats/. It is compiled once per variant, with TENSOR_OPS_LEVEL
 // naming the variant's namespace, for its kernels, and once at the baseline for its declaration:
 //
 //     #include "decode/products/format.h"
@@ -9,7 +9,7 @@
 //     namespace tensor_ops { DECLARE_WEIGHT_FORMAT(name, ...) }
 //     #endif
 //
-// What native/op.h says about code of a kernel pass holds here too.
+// The rules of native/op.h for code of a kernel pass hold here too.
 #pragma once
 
 #include "decode/products/product.h"

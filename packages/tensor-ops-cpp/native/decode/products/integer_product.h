@@ -32,7 +32,7 @@ constexpr bool kSumsInMemory = false;
 constexpr bool kSumsInMemory = true;
 #endif
 
-// What ends a block, for a vector of rows. The sums of two terms are 254 times too large.
+// Ends a block, for a vector of rows. The sums of two terms are 254 times too large.
 template <std::size_t scales, bool has_minimum>
 struct BlockEnd {
   Floats scale[scales], minimum{};
@@ -77,11 +77,11 @@ struct IntegerProduct {
   static constexpr bool kTakesNibblePairs = kJoined && Format::kLargest == 15;
   using Sums = IntegerSums<Format, terms, Block>;
 
-  // Of products that take weights as bytes.
+  // Parameters of products that take weights as bytes.
   static constexpr bool kSigned = DotSums<Format, terms>::kSigned;
   static constexpr int kZero = DotSums<Format, terms>::kZero;
 
-  // What corrects the sum over the columns of one scale for kZero, where the sum itself does not.
+  // The correction of the sum over one scale's columns for kZero, where the sum has none itself.
   static TENSOR_OPS_INLINE std::int32_t start(const Int8Block<terms>& x, std::size_t term,
                                               std::size_t scale) {
     return (kScales == 1 ? x.minus_8_totals[term] : x.minus_8_sums[term][scale]) * (kZero / 8);

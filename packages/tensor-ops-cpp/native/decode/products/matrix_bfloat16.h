@@ -57,7 +57,7 @@ void multiply_one_token(const unsigned char* tile, std::size_t columns, Tokens t
 
 template <std::size_t pairs>
 void multiply_pairs_of_tokens(const unsigned char* tile, std::size_t columns, Tokens tokens) {
-  // Of the first two and the last two rows of a part: of the first token, then of the second.
+  // The first two and the last two rows of a part: for the first token, then for the second.
   float32x4_t low[pairs][kParts] = {}, high[pairs][kParts] = {};
   for (std::size_t k = 0; k < columns; k += kMatrixColumns) {
     const unsigned char* const lines = tile + k * kLineBytes / 2;

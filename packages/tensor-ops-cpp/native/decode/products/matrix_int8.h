@@ -100,8 +100,8 @@ struct MatrixProduct {
       of[0] = __builtin_convertvector(bit_cast<Ints>(vzip1q_s64(a, b)), Floats);
       of[1] = __builtin_convertvector(bit_cast<Ints>(vzip2q_s64(a, b)), Floats);
     }
-    // What corrects the sums for kZero: twice that of the first row of activations, then twice that
-    // of the second.
+    // The correction of the sums for kZero: twice that of the first row of activations, then twice
+    // that of the second.
     static TENSOR_OPS_INLINE int32x4_t start(int32x4_t minus_8_sums, std::size_t scale) {
       if constexpr (Vectors::kZero == 0) return int32x4_t{};
       int32x4_t sums;

@@ -67,7 +67,7 @@ TENSOR_OPS_INLINE Words load_fourths(RowBytes rows, std::size_t first, std::size
 #endif
 }
 
-// Of each 16 bytes of a and b, the first two words and the last two, in turns: a[0], b[0], a[1],
+// The first two words, or the last two, of each 16 bytes of a and b, interleaved: a[0], b[0], a[1],
 // b[1]; and the same of pairs of words.
 #if defined(__x86_64__)
 TENSOR_OPS_INLINE Words first_words(Words a, Words b) {
@@ -97,7 +97,7 @@ TENSOR_OPS_INLINE Words last_pairs(Words a, Words b) {
 }
 #endif
 
-// Of four rows' words, lane by lane: words[i] has word i of each row.
+// Transposes the words of four rows, lane by lane: words[i] has word i of each row.
 TENSOR_OPS_INLINE void transpose_fours(const Words (&row)[kLoadedWords], Words* words) {
   const Words first_ab = first_words(row[0], row[1]), last_ab = last_words(row[0], row[1]),
               first_cd = first_words(row[2], row[3]), last_cd = last_words(row[2], row[3]);

@@ -7,7 +7,7 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-// What the instruction that configures reads.
+// Operand of the instruction that configures the tiles.
 struct alignas(64) TileShapes {
   std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
   std::uint16_t row_bytes[16] = {};

@@ -1,4 +1,4 @@
-// What products are compiled for: every instruction-set level, and some levels again with
+// Variants that products are compiled for: every instruction-set level, and some levels again with
 // instructions that only some of their CPUs have. The first arguments are macros for the variants
 // that have every format, those that have bf16 only and those that have integers only:
 // EVERY(argument, namespace, name). A name begins with that of the level. cmake/levels.cmake

@@ -13,7 +13,7 @@
 namespace tensor_ops::decode {
 namespace {
 
-// What is copied, at least, to measure how fast that is, and how much of it at once.
+// The least number of bytes to copy when bandwidth is measured, and the number copied at once.
 constexpr std::size_t kMeasuredBytes = std::size_t{256} << 20, kCopyBytes = std::size_t{64} << 20;
 constexpr std::size_t kUploadBytes = std::size_t{8} << 20;  // that are packed before they are sent
 

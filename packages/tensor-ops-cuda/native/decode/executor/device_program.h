@@ -18,14 +18,14 @@ namespace tensor_ops::decode {
 
 constexpr std::size_t kMostEnds = 1024;  // end tokens of all requests of a step
 
-// What a launch is given by the host, as int32, in one piece of memory.
+// Inputs that the host gives to a launch, as int32, in one piece of memory.
 struct StepInputs {
   std::int32_t tokens[kMostTokens], positions[kMostTokens], slots[kMostTokens],
       selected[kMostTokens];
   std::int32_t ends_begin[kMostTokens + 8], ends[kMostEnds];
 };
 
-// What a phase leaves, as rows of float32.
+// Results of a phase, as rows of float32.
 struct PhaseRows {
   const float* first;
   std::size_t columns;

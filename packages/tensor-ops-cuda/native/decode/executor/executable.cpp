@@ -133,7 +133,7 @@ class Executable final : public Executor {
     return profile;
   }
 
-  // Of reading and writing, while the device copies the weights.
+  // Bandwidth of reading and writing, while the device copies the weights.
   double read_bandwidth() override {
     const CurrentDevice current(device_);
     return on_device_.copy_bandwidth(stream_);

@@ -20,7 +20,7 @@ typename Node_::Attributes attributes_of(const Node& node) {
   return attributes;
 }
 
-// What the kernel does before and after products: others are refused where they are alone.
+// Nodes that the kernel runs before and after products: others are refused where they are alone.
 constexpr FusionRules kRules{
     [](const NodeKind& kind) { return kind.name == std::string("rms_norm"); },
     [](const NodeKind& kind) { return kind.name == std::string("silu_mul"); }};
@@ -332,7 +332,7 @@ class Lowering {
     }
   }
 
-  // Those that read selected rows look them up among the rows of all tokens.
+  // Readers of selected rows look them up among the rows of all tokens.
   void check_select(std::size_t n) {
     const auto looks_up_rows = [](const NodeKind& kind) {
       return kind.is(kProduct) || kind.is(kNorm) || kind.is(kSum);

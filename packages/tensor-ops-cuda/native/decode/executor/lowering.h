@@ -22,7 +22,7 @@ struct LoweredPhase {
   std::size_t x = kAbsent, residual = kAbsent, y = kAbsent;
   std::size_t norm = kAbsent, cos = kAbsent, sin = kAbsent;
   std::size_t cache = kAbsent;
-  // Of a table or a matrix; the rows in the order in which they are packed.
+  // The format and rows of a table or a matrix; the rows in the order in which they are packed.
   WeightFormat format{};
   std::vector<MatrixRow> rows;
 };

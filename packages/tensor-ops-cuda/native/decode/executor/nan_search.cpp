@@ -19,7 +19,7 @@ bool has_any(const void* first, std::size_t count, bool (*is_it)(T), cudaStream_
   return std::any_of(elements.begin(), elements.end(), is_it);
 }
 
-// Of a token's row of parts, only those of its spans are written.
+// Whether a token's row of parts has a NaN, of which only those of its spans are written.
 bool has_nan_parts(const Attention& attention, const float* row, std::size_t position,
                    cudaStream_t stream) {
   const auto span = static_cast<std::size_t>(attention.span),

@@ -12,7 +12,7 @@ namespace tensor_ops::decode {
 
 class PinnedMemory {
  public:
-  // Of zeros. Throws CudaError.
+  // Allocates zeros. Throws CudaError.
   explicit PinnedMemory(std::size_t bytes) {
     void* data = nullptr;
     CUDA_CHECK(cudaHostAlloc(&data, bytes, cudaHostAllocPortable));

@@ -1,4 +1,4 @@
-// What a device can run.
+// Limits of a device, and whether it can run a program.
 #pragma once
 
 #include <cstddef>

@@ -14,7 +14,7 @@ namespace tensor_ops::decode {
 // The most steps of one launch.
 constexpr std::size_t kMostStepsOfLaunch = 64;
 
-// What the kernel leaves for the host.
+// Results that the kernel leaves for the host.
 struct StepOutputs {
   std::int32_t num_done;
   std::int32_t chosen[kMostStepsOfLaunch * kMostTokens];

@@ -1,4 +1,4 @@
-// What the threads of a block have in common while they run the phases of a step.
+// State that the threads of a block share while they run the phases of a step.
 #pragma once
 
 #include "decode/kernels/activations.cuh"

@@ -16,7 +16,7 @@ struct Best {
     if (its_logit != its_logit) return consider({INFINITY, -1});
     if (its_logit > -INFINITY) consider({its_logit, its_token});
   }
-  // Of equal logits, the one of the lower token wins.
+  // The lower token wins among equal logits.
   DEVICE void consider(const Best& other) {
     if (other.logit > logit || (other.logit == logit && other.token < token)) *this = other;
   }

@@ -1,5 +1,4 @@
-// What the kernel of a decode step is given: phases, between which all blocks meet, as plain
-// values.
+// Arguments of the kernel of a decode step: phases, between which all blocks meet, as plain values.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -45,7 +44,7 @@ struct DevicePhase {
   bool residual_is_selected;  // whether these are looked up in a residual of all tokens
   const Panel* panels;        // of a table or a matrix
   int num_panels, rows, columns;
-  // Of a product; kAdd has source, x, residual and y, and columns.
+  // Fields of a product; kAdd has source, x, residual and y, and columns.
   int product;                 // its kind: the index of its file in decode/products/
   std::int64_t attributes[2];  // of the product's node
   Source source;
@@ -55,11 +54,11 @@ struct DevicePhase {
   double eps;
   const float* residual;  // null: none
   float* y;
-  // Of kAttend, and of a product with kAttended or kRotated.
+  // Attention of kAttend, and of a product with kAttended or kRotated.
   Attention attention;
 };
 
-// What a block was doing when it gave up waiting for the others.
+// The place at which a block gave up waiting for the others.
 struct BlockState {
   int gave_up, step, phase, panel;  // panel: that its first warp reads next
 };
@@ -73,7 +72,7 @@ struct Steps {
   int num_chosen;  // tokens that a step chooses; 0: the launch chooses none
   const std::int32_t *tokens, *positions, *slots, *selected, *page_table;
   int pages_per_request, num_words;
-  // Of each chosen token: its end tokens are ends[ends_begin[i]] up to ends[ends_begin[i + 1]].
+  // End tokens of each chosen token: ends[ends_begin[i]] up to ends[ends_begin[i + 1]].
   const std::int32_t *ends_begin, *ends;
   float4* sums;             // [tile][lane], of products of several panels
   unsigned char* prepared;  // [panel of a product], activations

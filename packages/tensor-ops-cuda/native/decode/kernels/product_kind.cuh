@@ -1,6 +1,6 @@
-// What the file of a kind of product, decode/products/<kind>.cuh, includes. The file has a function
-// <kind>_result(phase, sum): what becomes of a sum of products, before a residual is added or a
-// gate is applied. CMake lists the files.
+// Included by the file of a kind of product, decode/products/<kind>.cuh. The file has a function
+// <kind>_result(phase, sum): the value of a sum of products, before a residual is added or a gate
+// is applied. CMake lists the files.
 #pragma once
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// What becomes of the sums of a product.
+// Stores the sums of a product as its results.
 #pragma once
 
 #include "decode/kernels/block.cuh"
@@ -52,7 +52,7 @@ DEVICE float result_of(const DevicePhase& phase, float sum) {
   return sum;
 }
 
-// What becomes of the sums of two rows, of which the first is even.
+// Stores the sums of two rows, of which the first is even.
 template <class Kernel>
 DEVICE void store_pair(Block<Kernel>& block, const DevicePhase& phase, int token, int row, float a,
                        float b) {

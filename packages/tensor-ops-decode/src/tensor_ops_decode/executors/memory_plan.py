@@ -44,7 +44,7 @@ class PlannedProgram:
 
     @property
     def shares(self) -> RankShares | None:
-        """What each rank reads; None of one alone, and of layers that are those of one rank."""
+        """The reads of each rank; None of one alone, and of layers that are those of one rank."""
         if self.ranks.world_size == 1 or self.is_by_rank:
             return None
         return RankShares.of(self.whole, self.ranks.rank, self.ranks.world_size)
@@ -68,7 +68,7 @@ class PlannedProgram:
 
     @cached_property
     def executor(self) -> Executor:
-        """What runs the program."""
+        """The executor that runs the program."""
         return self._choice.executor(self.text)
 
     @property

@@ -219,7 +219,7 @@ def _new_file(path: Path) -> Iterator[None]:
     """Make an empty file and lock it, so that other processes know that it is being written."""
     with contextlib.ExitStack() as stack:
         if sys.platform != "win32":  # where no process can remove a file that another has open
-            # What others may write is not used, whatever the umask is.
+            # A file that others may write is not used, whatever the umask is.
             file = stack.enter_context(open(path, "xb", opener=partial(os.open, mode=0o644)))
             with contextlib.suppress(OSError):  # if this file system has no locks
                 fcntl.flock(file, fcntl.LOCK_EX)

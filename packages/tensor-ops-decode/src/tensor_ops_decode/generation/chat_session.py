@@ -73,7 +73,7 @@ class ChatSession:
             stream(piece)
 
         completion = None
-        # Of several ranks, only some may have been interrupted: they cannot go on together.
+        # An interrupt may have reached some of several ranks only: they cannot go on together.
         stops = (KeyboardInterrupt,) if self._model.kernel.world_size == 1 else ()
         with contextlib.suppress(*stops):
             (completion,) = self._model.generate([prompt], stream=take, **self._arguments)

@@ -39,7 +39,7 @@ Messages = Sequence[Mapping[str, Any]]
 
 _ONLY_TOKENS = "a prompt is a list of tokens here; leave it out"
 _NO_LENGTHS = "a prompt is never padded or cut, and `generate` takes several of any lengths"
-# What transformers' `apply_chat_template` takes, templates never see and has no meaning here.
+# Arguments of transformers' `apply_chat_template` without meaning here, which templates never see.
 REFUSED = {
     "conversation": "the messages are the first argument",
     "tokenize": f"{_ONLY_TOKENS}, and tokenizer.decode(prompt, skip_special_tokens=False) is its "
@@ -334,7 +334,7 @@ class Model:
             Whether such names stand for the tokens in messages and variables too. Leave it to
             programs that write every message themselves.
         **variables
-            What else the template is to see, as JSON values: ``tools`` and ``documents``, which are
+            Other values for the template, as JSON values: ``tools`` and ``documents``, which are
             sequences of mappings, ``add_generation_prompt=False`` for a prompt that does not end
             where an answer begins, or what the model knows, such as ``enable_thinking``.
 
@@ -386,7 +386,7 @@ class Model:
         messages : sequence of mapping
             As `chat_prompt` takes them. The caller adds the answer to them if it goes on.
         template_variables : mapping, optional
-            What else the chat template is to see, such as ``tools``.
+            Other values for the chat template, such as ``tools``.
         chat_template, continue_final_message, parse_special_tokens : optional
             As of `chat_prompt`. What continues a message is the answer without its beginning.
         **arguments

@@ -9,8 +9,8 @@ from tensor_ops import TensorOpsError
 
 __all__ = ["MOST_CHARACTERS", "read_text"]
 
-# Of a prompt or a message. The longest sequences of public models, a million tokens, have about
-# four characters a token.
+# The limit of a prompt or a message. The longest sequences of public models, a million tokens, have
+# about four characters a token.
 MOST_CHARACTERS = 1 << 24
 
 

@@ -72,7 +72,7 @@ class StopSearch:
 
     def _take(self, said: str, is_text: list[bool]) -> None:
         known = len(self._said)
-        # What more bytes might still change ends a stop string all the same.
+        # The text that more bytes might still change ends a stop string all the same.
         pending = self._stream.pending()
         self._said += said
         self._is_text += is_text

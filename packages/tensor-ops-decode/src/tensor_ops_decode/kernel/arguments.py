@@ -21,7 +21,7 @@ DEFAULT_SEQ_LENGTH = 2048
 # The most that a limit of a program can be.
 _MOST = 2**31 - 1
 
-# What Mirage's PersistentKernel has besides, and what to do here.
+# Arguments that only Mirage's PersistentKernel has, and what to do here.
 _REPLACED = {
     "num_local_schedulers": "the executor schedules its own work; num_workers sizes it",
     "num_remote_schedulers": "the executor schedules its own work; num_workers sizes it",
@@ -151,7 +151,7 @@ class KernelSettings:
 
     @property
     def name_among_ranks(self) -> str:
-        """What the ranks of the model in one process find each other by."""
+        """The name by which the ranks of the model in one process find each other."""
         if self.model is None:
             return "layers"
         model = self.model
@@ -165,12 +165,12 @@ class KernelSettings:
 
     @property
     def length_by(self) -> str:
-        """What decides on the longest sequence, unless a model does."""
+        """The source of the longest sequence, unless a model decides on it."""
         return "the default" if self.max_seq_length is None else "max_seq_length"
 
     @property
     def activations_by(self) -> str:
-        """What decides on what activations are rounded to, unless a model does."""
+        """The source of what activations are rounded to, unless a model decides on it."""
         return "the default" if self.activations is None else "activations="
 
     def refusal(self, backend: str, module: Any, with_options: bool) -> str | None:

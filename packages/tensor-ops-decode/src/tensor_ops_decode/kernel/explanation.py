@@ -1,4 +1,4 @@
-"""What a kernel runs on and what it takes, as text and as plain values."""
+"""Explanation of a kernel: its choices and its memory, as text and as plain values."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ class KernelExplanation(NamedTuple):
     ----------
     backend : str
     model : str
-        What it runs.
+        The model that it runs.
     decided_by, mode : str
         The level that decided on the backend, and how, as in `tensor_ops.explain`.
     steps : tuple of Step
@@ -29,20 +29,20 @@ class KernelExplanation(NamedTuple):
     limits : Limits
         Those left out have their defaults.
     length_by : str
-        What decided on the longest sequence: the argument ``max_seq_length``, the model, the memory
+        The source of the longest sequence: the argument ``max_seq_length``, the model, the memory
         (caches get half of the bytes that the weights leave) or the default.
     options : mapping
         Of the executor, with the defaults once the kernel is compiled.
     activations_by : str
-        What decided on what activations are rounded to, if the executor has that option: the
+        The source of the type that activations are rounded to, if the executor has that option: the
         argument ``activations``, the model (`ArrayWeights` with ``activations``, where the executor
         has instructions for them), the default, or the weights, beside which none is rounded.
     num_workers : int or None
         None before the kernel is compiled, unless it was given.
     memory : mapping of str to int
-        What takes how many bytes; empty before the kernel is compiled.
+        Bytes by what takes them; empty before the kernel is compiled.
     packed_file : str or None
-        What ``cache=`` has done: where packed weights were mapped from or written to, or why they
+        The outcome of ``cache=``: where packed weights were mapped from or written to, or why they
         cannot be kept; None without it, and before the kernel is compiled.
     reads : StepReads or None
         The bytes that a step reads; None while the program is not known, which of layers by hand is

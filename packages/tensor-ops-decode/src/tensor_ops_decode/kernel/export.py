@@ -38,7 +38,7 @@ _DTYPES = {"f32": "F32", "f16": "F16", "bf16": "BF16"}
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What a runner must know of a model beside its program.
+    """Facts that a runner must know of a model beside its program.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class ModelFacts:
     end_tokens : frozenset of int
         The tokens that end an answer.
     activations : str or None
-        What activations are rounded to, unless the runner says otherwise.
+        The type that activations are rounded to, unless the runner says otherwise.
     """
 
     name: str

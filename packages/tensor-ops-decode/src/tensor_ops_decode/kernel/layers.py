@@ -193,7 +193,7 @@ class Layers:
         window : int, optional
             How many tokens a token attends to, itself included; 0 is all.
         soft_cap : float, optional
-            What the scores are capped to; 0 is not at all.
+            The bound that the scores are capped to; 0 is none.
         rotation : {"halves", "interleaved"}, optional
             Which elements make a pair: i and i + half, or 2 i and 2 i + 1.
         eps : float, optional

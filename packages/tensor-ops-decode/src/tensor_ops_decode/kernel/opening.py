@@ -1,4 +1,4 @@
-"""What a kernel runs: the model of a file, or the layers that were described, as one value."""
+"""The model that a kernel runs: that of a file, or the layers that were described, as one value."""
 
 import functools
 import os
@@ -29,13 +29,13 @@ __all__ = ["KernelModel", "described_model", "open_model"]
 # for billions of positions, and computing the rotary tables takes time for each.
 _MOST_BY_DEFAULT = 2**20
 
-# What may decide on the longest sequence; where it is something else on each rank, the first.
+# Sources of the longest sequence; where it is something else on each rank, the first.
 _DECIDED_BY = ("memory", "max_seq_length", "the model", "the default")
 
 
 @dataclass(frozen=True)
 class KernelModel:
-    """What a kernel runs; nothing is packed yet.
+    """The model that a kernel runs; nothing is packed yet.
 
     `length_by` is what decided on the longest sequence, and `activations_by` on what activations
     are rounded to. The options are those of the executor that it is not left to decide on. The
@@ -74,7 +74,7 @@ class KernelModel:
             except RuntimeError as error:
                 if type(error) is not RuntimeError:
                     raise
-                # Of native code, where the system does not give what was asked for.
+                # Native code raises this where the system does not give what was asked for.
                 raise BackendError(str(error)) from error
 
         arrays_of = functools.partial(TensorArrays, program, attached, weights)

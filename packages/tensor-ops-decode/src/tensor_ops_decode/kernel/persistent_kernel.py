@@ -74,17 +74,17 @@ class PersistentKernel(Session, Layers):
         stood before. The step computes them too, and right ones save steps; the tokens are the same
         as without. Only beside `model`.
     eos_token_id : int or sequence of int, optional
-        What ends a request; by default what the model's files say.
+        The tokens that end a request; by default what the model's files say.
     activations : {"int8x2", "int8", "bfloat16", "float32"}, optional
-        What activations are rounded to where weights are quantised, if the backend has that option.
+        The type that activations are rounded to beside quantised weights, if the backend has that.
         With ``"bfloat16"`` that is int8x2, and beside weights in bfloat16 they are rounded to it:
         the default beside `ArrayWeights` that say so, where the backend has instructions for it.
     cache_dtype : {"float32", "float16", "int8"}, optional
         Of keys and values; by default float32 for a model whose matrices are all float32.
     quantize : {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0"}, optional
-        What floating-point matrices of the model are packed as; the matrix of the logits as q8_0.
+        The type that floating-point matrices are packed as; the matrix of the logits as q8_0.
     quantize_head : {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0"}, optional
-        What the matrix of the logits is packed as, of whatever type it is.
+        The type that the matrix of the logits is packed as, of whatever type it is.
     cache : path-like or bool, optional
         The folder in which packed weights are kept, or True for the model's own folder: the next
         kernel of the same model maps them instead of packing. Damaged ones are packed again, with a

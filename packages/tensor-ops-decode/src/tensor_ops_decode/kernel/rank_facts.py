@@ -1,4 +1,4 @@
-"""What the ranks of a kernel must have alike, so that all run the same steps."""
+"""Facts that the ranks of a kernel must have alike, so that all run the same steps."""
 
 import hashlib
 import re

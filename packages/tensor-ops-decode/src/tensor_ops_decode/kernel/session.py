@@ -1,4 +1,4 @@
-"""What runs in a kernel: its requests and its executable, which one thread at a time uses."""
+"""The session of a kernel: its requests and its executable, used by one thread at a time."""
 
 import math
 import os
@@ -26,8 +26,8 @@ from tensor_ops_decode.scheduling.step_times import StepProfile
 
 __all__ = ["Session"]
 
-# What one call of the executable takes at most, if its steps take no longer than those before: a
-# signal waits for its end, and so do other threads. Its pages are held beforehand.
+# Bounds of one call of the executable, if its steps take no longer than those before: a signal
+# waits for its end, and so do other threads. Its pages are held beforehand.
 _MOST_SECONDS = 0.05
 _MOST_STEPS = 32
 
@@ -68,7 +68,7 @@ class Session:
 
     @property
     def program(self) -> Program:
-        """What runs, as a plain value; of layers by hand, once they are compiled."""
+        """The program that runs, as a plain value; of layers by hand, once they are compiled."""
         return self._known_model().planned.program
 
     def _known_model(self) -> KernelModel:
@@ -143,7 +143,7 @@ class Session:
         Returns
         -------
         int
-            What the request is called by in the other methods.
+            The number of the request, for the other methods.
 
         Raises
         ------

@@ -1,1 +1,1 @@
-"""What a kind of node is, and the sizes and bounds that kinds are declared with."""
+"""The declaration of kinds of nodes, and the sizes and bounds that kinds are declared with."""

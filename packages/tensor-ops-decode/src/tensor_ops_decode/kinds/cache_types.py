@@ -1,4 +1,4 @@
-"""What caches keep keys and values as."""
+"""Types of the keys and values in caches."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What a kind of node declares about itself, and how its arguments are checked.
+"""The declaration of a kind of node, and the checks of a node's arguments against it.
 
 Each file of ``tensor_ops_decode/nodes`` declares one kind; `tensor_ops_decode.nodes.KINDS` has all.
 """

@@ -26,7 +26,7 @@ _TERM = re.compile(r"([1-9][0-9]*)?([A-Z]*)")
 
 @dataclass(frozen=True)
 class Relation:
-    """What must hold of two sizes, such as ``Relation("2A", "at most", "D")``."""
+    """A relation that must hold of two sizes, such as ``Relation("2A", "at most", "D")``."""
 
     left: str
     how: Literal["at least", "at most", "a multiple of"]

@@ -47,7 +47,7 @@ class ProfiledStep(NamedTuple):
 
 @dataclass
 class Samples:
-    """What has been measured so far.
+    """Times that have been measured so far.
 
     A step of `decode` is one more token after each round, by a call of its own.
     """

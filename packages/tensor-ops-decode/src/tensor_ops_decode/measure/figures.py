@@ -1,4 +1,4 @@
-"""What measured steps say: speed, bandwidth, the time of each kind of node, and what limits."""
+"""Figures of measured steps: speed, bandwidth, the time of each kind of node, and what limits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["DecodeFigures", "KindTime", "Stage", "node_times"]
 
 
 class KindTime(NamedTuple):
-    """What the nodes of one kind, or of kinds that run together, take of a token.
+    """Time that the nodes of one kind, or of kinds that run together, take of a token.
 
     The kind of the latter is such as ``"rms_norm+linear"``, and those that run together are one
     node. The seconds are the mean of the threads, without waiting, and the bytes those of weights

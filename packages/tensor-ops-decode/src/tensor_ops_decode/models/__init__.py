@@ -9,7 +9,7 @@ import numpy as np
 
 from tensor_ops_decode.models import gemma, llama, phi3, qwen
 from tensor_ops_decode.models.decoder import Decoder
-from tensor_ops_decode.models.settings import Settings
+from tensor_ops_decode.models.settings import ModelSettings
 from tensor_ops_decode.weights import FileFormatError, Weights
 
 __all__ = ["FAMILIES", "decoder_of"]
@@ -32,12 +32,12 @@ def decoder_of(files: Weights) -> Decoder:
         prefix = f"{architecture}."
         names = [name for name in files.metadata if name.startswith(prefix)]
         values = {name.removeprefix(prefix): _plain(files.metadata[name]) for name in names}
-        settings, layers = Settings(files.path, values), "block_count"
+        settings, layers = ModelSettings(files.path, values), "block_count"
         families = {family.gguf: family for family in FAMILIES}
     else:
         listed = files.metadata.get("architectures")
         architecture = listed[0] if isinstance(listed, list) and listed else None
-        settings, layers = Settings(files.config, files.metadata), "num_hidden_layers"
+        settings, layers = ModelSettings(files.config, files.metadata), "num_hidden_layers"
         families = {family.hugging_face: family for family in FAMILIES}
         if architecture == "Gemma3ForCausalLM" and settings.values.get("text_config"):
             settings = settings.section("text_config")
@@ -52,8 +52,8 @@ def decoder_of(files: Weights) -> Decoder:
             f"{', '.join(sorted(families))}"
         )
     if not is_gguf:
-        settings = Settings(settings.where, {**family.defaults, **settings.values})
-    # What is made for each layer must not be made for a billion.
+        settings = ModelSettings(settings.where, {**family.defaults, **settings.values})
+    # The number of layers is checked before anything is made for each of a billion.
     if settings.size(layers) > len(files.names):
         raise FileFormatError(
             f"{settings.where}: {layers} is {settings.size(layers)}, but there are only "
@@ -68,7 +68,7 @@ def _plain(value: Any) -> Any:
     return begin.tolist() if isinstance(begin, np.ndarray) else begin
 
 
-def _refuse_kind(settings: Settings) -> None:
+def _refuse_kind(settings: ModelSettings) -> None:
     """Raise a FileFormatError for mixtures of experts, and for models of more than text."""
     values = settings.values
     for name in _EXPERTS:
@@ -85,7 +85,7 @@ def _refuse_kind(settings: Settings) -> None:
             )
 
 
-def _refuse_quantization(settings: Settings) -> None:
+def _refuse_quantization(settings: ModelSettings) -> None:
     """Raise a FileFormatError for weights in a format of another library."""
     if settings.values.get("quantization_config"):
         method = settings.section("quantization_config").values.get("quant_method")

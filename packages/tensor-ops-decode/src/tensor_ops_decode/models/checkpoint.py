@@ -1,11 +1,11 @@
-"""What the files of all families say in the same way, as a `Decoder`."""
+"""Settings and tensors that the files of all families have in the same form, as a `Decoder`."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tensor_ops_decode.models.decoder import GGUF_NAMES, HUGGING_FACE_NAMES, Decoder
 from tensor_ops_decode.models.rope import gguf_rope, hugging_face_rope
-from tensor_ops_decode.models.settings import Settings
+from tensor_ops_decode.models.settings import ModelSettings
 from tensor_ops_decode.weights import FileFormatError, Weights
 
 __all__ = ["DEFAULTS", "gguf_decoder", "hugging_face_decoder", "layer_windows"]
@@ -26,7 +26,7 @@ DEFAULTS: dict[str, Any] = {
 _BIASES = {"attention_bias": ("q", "k", "v", "o"), "mlp_bias": ("gate", "up", "down")}
 
 
-def gguf_decoder(files: Weights, settings: Settings, **given: Any) -> Decoder:
+def gguf_decoder(files: Weights, settings: ModelSettings, **given: Any) -> Decoder:
     """Return what a GGUF file says of a model.
 
     The settings are the metadata of the architecture, without its name in front. The family gives
@@ -64,7 +64,7 @@ def gguf_decoder(files: Weights, settings: Settings, **given: Any) -> Decoder:
 
 def hugging_face_decoder(
     files: Weights,
-    settings: Settings,
+    settings: ModelSettings,
     rotates_in_part: bool = False,
     bias_flags: Iterable[str] = (),
     **given: Any,
@@ -108,18 +108,18 @@ def hugging_face_decoder(
     return Decoder(**(fields | given))
 
 
-def layer_windows(settings: Settings, is_windowed: Callable[[int], bool]) -> tuple[int, ...]:
+def layer_windows(settings: ModelSettings, is_windowed: Callable[[int], bool]) -> tuple[int, ...]:
     """Return the window of each layer that config.json describes, 0 for none.
 
     `is_windowed` says whether a layer has it, where the file does not list the types of the layers.
     """
     windowed = _windowed_layers(settings, is_windowed)
-    # What no layer uses may be anything.
+    # A setting that no layer uses may be anything.
     window = settings.size_or_null("sliding_window") if any(windowed) else 0
     return tuple(window if each else 0 for each in windowed)
 
 
-def _windowed_layers(settings: Settings, is_windowed: Callable[[int], bool]) -> list[bool]:
+def _windowed_layers(settings: ModelSettings, is_windowed: Callable[[int], bool]) -> list[bool]:
     """Return for each layer whether it has the window."""
     layers, types = settings.size("num_hidden_layers"), settings.values.get("layer_types")
     if types is None:
@@ -136,7 +136,7 @@ def _windowed_layers(settings: Settings, is_windowed: Callable[[int], bool]) -> 
     return [known[each] for each in types]
 
 
-def _kv_heads(settings: Settings, name: str, heads: int) -> int:
+def _kv_heads(settings: ModelSettings, name: str, heads: int) -> int:
     """Return how many heads keys and values have."""
     kv_heads = settings.size(name, heads)
     if heads % kv_heads:
@@ -158,7 +158,7 @@ def _tied_names(files: Weights, names: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _promised_biases(
-    files: Weights, settings: Settings, flags: Iterable[str], names: Mapping[str, str]
+    files: Weights, settings: ModelSettings, flags: Iterable[str], names: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Return which matrices of a layer have a bias by the flags of config.json."""
     known, layers = frozenset(files.names), range(settings.size("num_hidden_layers"))

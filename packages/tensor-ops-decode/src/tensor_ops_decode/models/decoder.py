@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tensor_ops_decode.models.rope import Rope
-from tensor_ops_decode.models.settings import Settings
+from tensor_ops_decode.models.settings import ModelSettings
 from tensor_ops_decode.program import Cache, Limits, Program, Tensor
 from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.weights import FileFormatError, Weights
@@ -47,7 +47,7 @@ HUGGING_FACE_NAMES = {
 
 @dataclass(frozen=True)
 class Decoder:
-    """What a model's program is made from.
+    """Description of a model, from which its program is made.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Decoder:
     windows : tuple of int
         How many positions each layer attends to; 0 for all.
     scale : float
-        What scores are multiplied by.
+        The factor of the scores.
     is_tied : bool
         Whether the head is the embedding.
     activation : {"silu_mul", "gelu_mul"}
@@ -131,8 +131,8 @@ class Family:
     gguf: str
     hugging_face: str
     defaults: Mapping[str, Any]
-    from_gguf: Callable[[Weights, Settings], Decoder]
-    from_hugging_face: Callable[[Weights, Settings], Decoder]
+    from_gguf: Callable[[Weights, ModelSettings], Decoder]
+    from_hugging_face: Callable[[Weights, ModelSettings], Decoder]
 
 
 def program_of(
@@ -181,7 +181,7 @@ class _Assembly:
         for layer in range(decoder.layers):
             x = self.attention(layer, x)
             if layer + 1 == decoder.layers:
-                # What follows looks at no other token, so that those without logits end here.
+                # The rest looks at no other token, so that tokens without logits end here.
                 x = builder.add("select", {"x": x}, output="selected")
             x = self.mlp(layer, x)
         head = embedding

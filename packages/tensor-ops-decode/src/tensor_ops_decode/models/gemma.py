@@ -14,7 +14,7 @@ from tensor_ops_decode.models.checkpoint import (
 )
 from tensor_ops_decode.models.decoder import GGUF_NAMES, HUGGING_FACE_NAMES, Decoder, Family
 from tensor_ops_decode.models.rope import gguf_rope, hugging_face_rope
-from tensor_ops_decode.models.settings import Settings
+from tensor_ops_decode.models.settings import ModelSettings
 from tensor_ops_decode.weights import FileFormatError, Weights
 
 __all__ = ["FAMILIES"]
@@ -63,12 +63,12 @@ _HUGGING_FACE2 = HUGGING_FACE_NAMES | {
 _HUGGING_FACE3 = _HUGGING_FACE2 | {"q_norm": "self_attn.q_norm", "k_norm": "self_attn.k_norm"}
 
 
-def _gguf1(files: Weights, settings: Settings, **given: Any) -> Decoder:
+def _gguf1(files: Weights, settings: ModelSettings, **given: Any) -> Decoder:
     scale = settings.size("embedding_length") ** 0.5
     return gguf_decoder(files, settings, activation="gelu_mul", embedding_scale=scale, **given)
 
 
-def _gguf2(files: Weights, settings: Settings) -> Decoder:
+def _gguf2(files: Weights, settings: ModelSettings) -> Decoder:
     return _gguf1(
         files,
         settings,
@@ -80,14 +80,14 @@ def _gguf2(files: Weights, settings: Settings) -> Decoder:
     )
 
 
-def _gguf3(files: Weights, settings: Settings) -> Decoder:
+def _gguf3(files: Weights, settings: ModelSettings) -> Decoder:
     windows = _gguf_windows(settings, window=0, period=6)
     size = settings.size("attention.key_length")
     everywhere = gguf_rope(files, settings, size)
     base = settings.number("rope.freq_base_swa", 10000.0)
     rotated = {"rope.dimension_count": settings.values.get("rope.dimension_count")}
     # The scaling of the rotation is not for layers with a window.
-    local = Settings(settings.where, {"rope.freq_base": base, **rotated})
+    local = ModelSettings(settings.where, {"rope.freq_base": base, **rotated})
     within = gguf_rope(files, local, size)
     return _gguf1(
         files,
@@ -100,7 +100,7 @@ def _gguf3(files: Weights, settings: Settings) -> Decoder:
     )
 
 
-def _gguf_windows(settings: Settings, *, window: int, period: int) -> tuple[int, ...]:
+def _gguf_windows(settings: ModelSettings, *, window: int, period: int) -> tuple[int, ...]:
     """Return the window of each layer; the last layer of each period has none."""
     layers = settings.size("block_count")
     window = settings.size_or_none("attention.sliding_window", window)
@@ -108,7 +108,7 @@ def _gguf_windows(settings: Settings, *, window: int, period: int) -> tuple[int,
     return tuple(window if (layer + 1) % period else 0 for layer in range(layers))
 
 
-def _gguf_scale(settings: Settings, *, largest: int) -> float:
+def _gguf_scale(settings: ModelSettings, *, largest: int) -> float:
     """Return the scale of scores, which files do not have.
 
     As in llama.cpp, the model with the most layers is known by their number.
@@ -119,14 +119,14 @@ def _gguf_scale(settings: Settings, *, largest: int) -> float:
     return settings.number("attention.scale", size**-0.5)
 
 
-def _hugging_face1(files: Weights, settings: Settings) -> Decoder:
+def _hugging_face1(files: Weights, settings: ModelSettings) -> Decoder:
     # The first files say gelu, and mean its approximation by tanh.
     if settings.values.get("hidden_act") != "gelu":
         settings.require("hidden_act", "gelu_pytorch_tanh")
     return _hugging_face(files, settings)
 
 
-def _hugging_face2(files: Weights, settings: Settings) -> Decoder:
+def _hugging_face2(files: Weights, settings: ModelSettings) -> Decoder:
     settings.require("hidden_activation", "gelu_pytorch_tanh")
     return _hugging_face(
         files,
@@ -139,7 +139,7 @@ def _hugging_face2(files: Weights, settings: Settings) -> Decoder:
     )
 
 
-def _hugging_face3(files: Weights, settings: Settings) -> Decoder:
+def _hugging_face3(files: Weights, settings: ModelSettings) -> Decoder:
     settings.require("hidden_activation", "gelu_pytorch_tanh")
     windows = layer_windows(
         settings, lambda layer: (layer + 1) % settings.size("sliding_window_pattern") != 0
@@ -150,10 +150,10 @@ def _hugging_face3(files: Weights, settings: Settings) -> Decoder:
     new = ropes.section("full_attention").values if is_new else {"rope_type": "default"}
     described = {
         True: (ropes.section("sliding_attention"), "rope_local_base_freq"),
-        False: (Settings(settings.where, {**new, **old.values}), "rope_theta"),
+        False: (ModelSettings(settings.where, {**new, **old.values}), "rope_theta"),
     }
     has_window, size = tuple(map(bool, windows)), settings.size("head_dim")
-    # What no layer uses may be anything.
+    # A setting that no layer uses may be anything.
     made = {
         kind: hugging_face_rope(settings, rope, size, base=base)
         for kind, (rope, base) in described.items()
@@ -170,7 +170,7 @@ def _hugging_face3(files: Weights, settings: Settings) -> Decoder:
     )
 
 
-def _hugging_face(files: Weights, settings: Settings, **given: Any) -> Decoder:
+def _hugging_face(files: Weights, settings: ModelSettings, **given: Any) -> Decoder:
     if settings.values.get("use_bidirectional_attention"):
         raise FileFormatError(f"{settings.where}: use_bidirectional_attention is not supported")
     return hugging_face_decoder(

@@ -1,4 +1,4 @@
-"""What a model's files say about generation: the tokens that end an answer, and how to sample."""
+"""Generation settings in a model's files: the tokens that end an answer, and how to sample."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from tensor_ops_decode.weights.gguf import GgufFile
 
 __all__ = ["end_tokens_of", "generation_defaults", "problem_with_end_tokens"]
 
-# What ends a text, a turn, and a message to a tool.
+# Keys of the tokens that end a text, a turn, and a message to a tool.
 _GGUF_END_TOKENS = tuple(f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom"))
 _GGUF_SAMPLING = {
     "temperature": "general.sampling.temp",
@@ -21,7 +21,7 @@ _GGUF_SAMPLING = {
 }
 _SAMPLED = ("temperature", "top_k", "top_p", "min_p")
 _WHOLE = ("top_k", "max_new_tokens")
-# What readers of these files take where one asks for sampling and leaves these out: transformers,
+# Defaults of readers of these files where one asks for sampling and leaves these out: transformers,
 # which does not even write them (GenerationConfig), and llama.cpp (common_params_sampling).
 _TRANSFORMERS_SAMPLING = {"temperature": 1.0, "top_k": 50}
 _LLAMA_CPP_SAMPLING = {"temperature": 0.8}

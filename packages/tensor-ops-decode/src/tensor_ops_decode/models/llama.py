@@ -7,7 +7,7 @@ from tensor_ops_decode.models.checkpoint import (
     layer_windows,
 )
 from tensor_ops_decode.models.decoder import Decoder, Family
-from tensor_ops_decode.models.settings import Settings
+from tensor_ops_decode.models.settings import ModelSettings
 from tensor_ops_decode.weights import Weights
 
 __all__ = ["FAMILIES"]
@@ -28,17 +28,17 @@ _MISTRAL = DEFAULTS | {
 }
 
 
-def _gguf(files: Weights, settings: Settings) -> Decoder:
+def _gguf(files: Weights, settings: ModelSettings) -> Decoder:
     # llama.cpp's converter permutes the rows of q and k for this. The window of Mistral is not in
     # the file.
     return gguf_decoder(files, settings, rotation="interleaved")
 
 
-def _llama(files: Weights, settings: Settings) -> Decoder:
+def _llama(files: Weights, settings: ModelSettings) -> Decoder:
     return hugging_face_decoder(files, settings, bias_flags=("attention_bias", "mlp_bias"))
 
 
-def _mistral(files: Weights, settings: Settings) -> Decoder:
+def _mistral(files: Weights, settings: ModelSettings) -> Decoder:
     # For a file that lists the types of its layers, transformers takes the class of Ministral.
     windows = layer_windows(settings, lambda layer: True)
     return hugging_face_decoder(files, settings, windows=windows)

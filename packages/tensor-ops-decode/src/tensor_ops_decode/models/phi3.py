@@ -2,7 +2,7 @@
 
 from tensor_ops_decode.models.checkpoint import DEFAULTS, gguf_decoder, hugging_face_decoder
 from tensor_ops_decode.models.decoder import GGUF_NAMES, HUGGING_FACE_NAMES, Decoder, Family
-from tensor_ops_decode.models.settings import Settings
+from tensor_ops_decode.models.settings import ModelSettings
 from tensor_ops_decode.weights import Weights
 
 __all__ = ["FAMILIES"]
@@ -20,13 +20,13 @@ _GGUF = GGUF_NAMES | {"qkv": "attn_qkv", "gate_up": "ffn_up"}
 _HUGGING_FACE = HUGGING_FACE_NAMES | {"qkv": "self_attn.qkv_proj", "gate_up": "mlp.gate_up_proj"}
 
 
-def _gguf(files: Weights, settings: Settings) -> Decoder:
+def _gguf(files: Weights, settings: ModelSettings) -> Decoder:
     window = settings.size_or_none("attention.sliding_window", 0)
     windows = (window,) * settings.size("block_count")
     return gguf_decoder(files, settings, names=_GGUF, windows=windows)
 
 
-def _hugging_face(files: Weights, settings: Settings) -> Decoder:
+def _hugging_face(files: Weights, settings: ModelSettings) -> Decoder:
     windows = (settings.size_or_null("sliding_window"),) * settings.size("num_hidden_layers")
     return hugging_face_decoder(
         files, settings, names=_HUGGING_FACE, windows=windows, rotates_in_part=True

@@ -9,7 +9,7 @@ from tensor_ops_decode.models.checkpoint import (
     layer_windows,
 )
 from tensor_ops_decode.models.decoder import GGUF_NAMES, HUGGING_FACE_NAMES, Decoder, Family
-from tensor_ops_decode.models.settings import Settings
+from tensor_ops_decode.models.settings import ModelSettings
 from tensor_ops_decode.weights import Weights
 
 __all__ = ["FAMILIES"]
@@ -29,24 +29,24 @@ _GGUF_NORMS = {"q_norm": "attn_q_norm", "k_norm": "attn_k_norm"}
 _HUGGING_FACE_NORMS = {"q_norm": "self_attn.q_norm", "k_norm": "self_attn.k_norm"}
 
 
-def _qwen2_gguf(files: Weights, settings: Settings) -> Decoder:
+def _qwen2_gguf(files: Weights, settings: ModelSettings) -> Decoder:
     return gguf_decoder(files, settings, biases=_BIASES)
 
 
-def _qwen3_gguf(files: Weights, settings: Settings) -> Decoder:
+def _qwen3_gguf(files: Weights, settings: ModelSettings) -> Decoder:
     return gguf_decoder(files, settings, names=GGUF_NAMES | _GGUF_NORMS)
 
 
-def _qwen2(files: Weights, settings: Settings) -> Decoder:
+def _qwen2(files: Weights, settings: ModelSettings) -> Decoder:
     return _hugging_face(files, settings, biases=_BIASES)
 
 
-def _qwen3(files: Weights, settings: Settings) -> Decoder:
+def _qwen3(files: Weights, settings: ModelSettings) -> Decoder:
     names = HUGGING_FACE_NAMES | _HUGGING_FACE_NORMS
     return _hugging_face(files, settings, names=names, bias_flags=("attention_bias",))
 
 
-def _hugging_face(files: Weights, settings: Settings, **given: Any) -> Decoder:
+def _hugging_face(files: Weights, settings: ModelSettings, **given: Any) -> Decoder:
     if settings.flag("use_sliding_window"):
         given["windows"] = layer_windows(
             settings, lambda layer: layer >= settings.size_or_none("max_window_layers")

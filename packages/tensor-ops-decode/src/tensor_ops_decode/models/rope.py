@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tensor_ops_decode.kinds.kind import Array
-from tensor_ops_decode.models.settings import Settings
+from tensor_ops_decode.models.settings import ModelSettings
 from tensor_ops_decode.weights import FileFormatError, Weights
 
 __all__ = ["Rope", "gguf_rope", "hugging_face_rope"]
@@ -24,7 +24,7 @@ class Rope:
     frequencies : tuple of float
         Radians per position, one for each pair of elements that is rotated.
     factor : float
-        What cosines and sines are multiplied by.
+        The factor of the cosines and sines.
     long_frequencies : tuple of float
         Those of a model whose sequences may be longer than `short_length`, where they differ.
     short_length : int
@@ -41,7 +41,7 @@ class Rope:
         return self.long_frequencies if is_long else self.frequencies
 
 
-def gguf_rope(files: Weights, settings: Settings, head_size: int) -> Rope:
+def gguf_rope(files: Weights, settings: ModelSettings, head_size: int) -> Rope:
     """Return the rotation that a GGUF file describes."""
     size = settings.size("rope.dimension_count", head_size)
     _check_pairs(settings, "rope.dimension_count", size, head_size, may_be_odd=False)
@@ -68,8 +68,8 @@ def gguf_rope(files: Weights, settings: Settings, head_size: int) -> Rope:
 
 
 def hugging_face_rope(
-    settings: Settings,
-    rope: Settings,
+    settings: ModelSettings,
+    rope: ModelSettings,
     head_size: int,
     *,
     base: str = "rope_theta",
@@ -108,7 +108,7 @@ def hugging_face_rope(
 
 
 def _check_pairs(
-    settings: Settings, name: str, size: int, head_size: int, *, may_be_odd: bool
+    settings: ModelSettings, name: str, size: int, head_size: int, *, may_be_odd: bool
 ) -> None:
     """Raise a FileFormatError unless the rotated elements fit in the head as pairs.
 
@@ -127,7 +127,7 @@ def _frequencies(base: float, size: int) -> Array:
     return base ** (-np.arange(0, size, 2) / max(size, 1))
 
 
-def _llama3(settings: Settings, rope: Settings, frequencies: Array) -> Array:
+def _llama3(settings: ModelSettings, rope: ModelSettings, frequencies: Array) -> Array:
     # Long waves are slowed down by the factor, short ones not, and those between in part.
     factor, low, high = map(rope.number, ("factor", "low_freq_factor", "high_freq_factor"))
     if high <= low:
@@ -139,7 +139,7 @@ def _llama3(settings: Settings, rope: Settings, frequencies: Array) -> Array:
     return frequencies * (smooth + (1 - smooth) / factor)
 
 
-def _longrope(settings: Settings, rope: Settings, frequencies: Array) -> Rope:
+def _longrope(settings: ModelSettings, rope: ModelSettings, frequencies: Array) -> Rope:
     short, long = (
         frequencies / rope.numbers(name, len(frequencies))
         for name in ("short_factor", "long_factor")
@@ -152,7 +152,7 @@ def _longrope(settings: Settings, rope: Settings, frequencies: Array) -> Rope:
     return Rope(tuple(short.tolist()), factor, tuple(long.tolist()), length)
 
 
-def _original_length(settings: Settings, rope: Settings) -> int:
+def _original_length(settings: ModelSettings, rope: ModelSettings) -> int:
     """Return the longest sequence of the model before its rotation was changed for longer ones."""
     name = "original_max_position_embeddings"
     if settings.values.get(name) is not None:

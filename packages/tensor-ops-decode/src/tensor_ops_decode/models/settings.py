@@ -7,14 +7,14 @@ from typing import Any
 
 from tensor_ops_decode.weights import FileFormatError
 
-__all__ = ["Settings"]
+__all__ = ["ModelSettings"]
 
 # More than any model has, and few enough that products of two fit in 64 bits.
 _MOST = 2**31 - 1
 _LARGEST = 1e300
 
 
-class Settings:
+class ModelSettings:
     """The settings of a model; `where` is the file that they are from, for errors."""
 
     def __init__(self, where: str, values: Mapping[str, Any]) -> None:
@@ -67,12 +67,12 @@ class Settings:
             raise FileFormatError(f"{self.where}: {name} must be a list of {count} numbers")
         return [self._positive(f"{name}[{i}]", value) for i, value in enumerate(values)]
 
-    def section(self, name: str) -> Settings:
+    def section(self, name: str) -> ModelSettings:
         """Return the settings of an object within; none where it is missing or null."""
         values = self.values.get(name)
         if values is not None and not isinstance(values, Mapping):
             raise FileFormatError(f"{self.where}: {name} must be an object, got {values!r:.80}")
-        return Settings(self.where, values or {})
+        return ModelSettings(self.where, values or {})
 
     def require(self, name: str, expected: object) -> None:
         """Raise a FileFormatError if a setting is not the default, the only one supported."""

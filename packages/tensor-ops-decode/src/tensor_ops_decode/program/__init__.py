@@ -1,4 +1,4 @@
-"""What one step of a model computes, as a plain value, and the rules that it keeps."""
+"""The computation of one step of a model, as a plain value, and the rules that it keeps."""
 
 from tensor_ops_decode.program.program import Cache, Limits, Node, Program, State, Tensor, Value
 

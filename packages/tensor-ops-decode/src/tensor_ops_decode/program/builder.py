@@ -56,7 +56,7 @@ class Builder:
         frequencies : iterable of float
             Radians per position, one for each pair of elements.
         factor : float, optional
-            What both tables are multiplied by.
+            The factor of both tables.
         """
         frequencies = [float(each) for each in frequencies]
         shape = (self.limits.max_seq_length, len(frequencies))

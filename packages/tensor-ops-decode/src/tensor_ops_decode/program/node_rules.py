@@ -16,7 +16,7 @@ _MANY_WORDS = {False: "one tensor", True: "one or more tensors"}
 
 @dataclass(frozen=True)
 class InferredValue:
-    """What is known of a value where a node reads it.
+    """A value as it is known where a node reads it.
 
     All of its integers, from 0 on, are below `below`; None if nobody says so.
     """
@@ -32,7 +32,7 @@ TOKENS = InferredValue("tokens", Value("tokens", 1, "int32"))
 
 @dataclass(frozen=True)
 class NodeArguments:
-    """What a node is made of, by the slots of its kind."""
+    """Arguments of a node, by the slots of its kind."""
 
     where: str  # the node in words, for errors
     limits: Limits

@@ -1,4 +1,4 @@
-"""What the slots of a program's nodes are for, by their kinds."""
+"""Purposes of the slots of a program's nodes, by their kinds."""
 
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program.records import Node

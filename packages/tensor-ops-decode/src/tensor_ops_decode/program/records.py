@@ -152,7 +152,7 @@ class State:
 
 @dataclass(frozen=True)
 class Value:
-    """What nodes hand to one another: a matrix with a row for each token, or selected one."""
+    """A value between nodes: a matrix with a row for each token, or selected one."""
 
     rows: str
     columns: int
@@ -173,7 +173,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Parts:
-    """What a program is made of, whether it fits together or not."""
+    """Parts of a program, whether they fit together or not."""
 
     limits: Limits
     tensors: Mapping[str, Tensor]

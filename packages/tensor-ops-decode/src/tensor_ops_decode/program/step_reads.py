@@ -15,7 +15,7 @@ __all__ = ["StepReads", "cache_bytes_read", "weight_bytes_read"]
 
 
 class StepReads(NamedTuple):
-    """What a step of one token reads, as the program stores it.
+    """Bytes that a step of one token reads, as the program stores them.
 
     A step of several tokens reads the matrices once for all of them, and the caches of each
     request.

@@ -1,4 +1,4 @@
-"""What must hold of the arrays that a caller fills for a step, and of the tensors of a program.
+"""Rules for the arrays that a caller fills for a step, and for the tensors of a program.
 
 Tested by tests/decode/executors/test_wrong_steps.py and
 tests/decode/executors/test_wrong_tensors.py.

@@ -1,7 +1,7 @@
 """Computes the steps of a program with the NumPy meaning of its nodes.
 
 It computes token after token, so that a token's results do not depend on what else is in a step.
-What a caller sees of it is in ``driver.py``.
+Its interface to callers is in ``driver.py``.
 """
 
 from __future__ import annotations

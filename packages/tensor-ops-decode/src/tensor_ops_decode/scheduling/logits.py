@@ -1,4 +1,4 @@
-"""What the logits of a request say: how likely tokens were, or why none can be chosen.
+"""Facts in the logits of a request: how likely tokens were, or why none can be chosen.
 
 Tested by tests/decode/scheduling/test_logprobs.py.
 """

@@ -7,7 +7,7 @@ __all__ = ["PromptLookup", "accepted"]
 
 
 class PromptLookup:
-    """What has followed the last few tokens of a growing sequence where they stood before.
+    """Finds what followed the last few tokens of a growing sequence where they stood before.
 
     So many as `length` must be the same. Source: Saxena, "Prompt lookup decoding", 2023.
     """
@@ -29,7 +29,7 @@ class PromptLookup:
         start = self._ends.get(tuple(tokens[-length:]))
         if start is None:
             return []
-        # What repeats goes on repeating past the end.
+        # A repetition goes on past the end.
         period = len(tokens) - start
         return [tokens[start + index % period] for index in range(count)]
 

@@ -176,7 +176,7 @@ class Request:
 
 
 class StepPart(NamedTuple):
-    """What a request has in a step: so many of its own tokens, then guesses of the next ones."""
+    """The part of a request in a step: so many of its own tokens, then guesses of the next ones."""
 
     request: Request
     num_own: int

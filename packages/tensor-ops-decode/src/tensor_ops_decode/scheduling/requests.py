@@ -22,7 +22,7 @@ from tensor_ops_decode.scheduling.step_times import StepProfile, StepTimes
 __all__ = ["Requests", "last_of_each"]
 
 
-class _Step(NamedTuple):
+class _PreparedStep(NamedTuple):
     """A step that is in the arrays of the executable, and how often it may run in a row.
 
     The counts are of its tokens, and of those that are selected. The rows of the outputs are those
@@ -208,7 +208,7 @@ class Requests:
             last_of_each(self._end(step, self._chosen(step))), **times, phases=phases
         )
 
-    def _begin(self, most_steps: int, max_seconds: float) -> _Step:
+    def _begin(self, most_steps: int, max_seconds: float) -> _PreparedStep:
         """Write the next step into the arrays."""
         self.retire()
         beginnings = self._share_pages() if self._shares_pages else {}
@@ -228,7 +228,7 @@ class Requests:
         self._pages.hold({part.request.slot: part.length + num_steps - 1 for part in plan})
         counts, rows = self._fill(plan)
         self._rows = {}
-        return _Step(plan, counts, rows, num_steps)
+        return _PreparedStep(plan, counts, rows, num_steps)
 
     def _check_room(self, plan: list[StepPart]) -> None:
         """Raise a CapacityError unless there is room for a step."""
@@ -266,7 +266,7 @@ class Requests:
             most //= 2
         return max(most, 1)
 
-    def _chosen(self, step: _Step) -> list[list[int]]:
+    def _chosen(self, step: _PreparedStep) -> list[list[int]]:
         """Return the tokens of each part of a step, as far as the guesses before them are right."""
         return [
             accepted(
@@ -277,7 +277,7 @@ class Requests:
             for request, _, guesses in step.plan
         ]
 
-    def _end(self, step: _Step, chosen: list[list[int]]) -> dict[int, list[int]]:
+    def _end(self, step: _PreparedStep, chosen: list[list[int]]) -> dict[int, list[int]]:
         """Take the tokens that were chosen for each part, and return those of each request."""
         errors = []
         for (request, count, guesses), tokens in zip(step.plan, chosen, strict=True):
@@ -323,8 +323,8 @@ class Requests:
     def _plan(self, beginnings: Mapping[int, Beginning]) -> list[StepPart]:
         """Return which requests take part in the next step.
 
-        Those that are generating come first, with one token each, so that a long prompt does not
-        hold them up. What room there is then goes to prompts, in the order of their arrival. One
+        Requests that are generating come first, with one token each, so that a long prompt does not
+        hold them up. The room that is left goes to prompts, in the order of their arrival. One
         whose next page another request fills in this step waits for that page.
         """
         room, plan = self._limits.max_tokens, list[StepPart]()
@@ -354,7 +354,7 @@ class Requests:
         return plan if self._pages.first_without(lengths) is not None else guessed
 
     def _fill(self, plan: list[StepPart]) -> tuple[tuple[int, int], dict[int, range]]:
-        """Write a step into the arrays, and return its counts and rows as `_Step` has them."""
+        """Write a step into the arrays; return its counts and rows as in `_PreparedStep`."""
         (tokens, positions, slots, indices), end, num_selected = self._inputs, 0, 0
         rows: dict[int, range] = {}
         for part in plan:

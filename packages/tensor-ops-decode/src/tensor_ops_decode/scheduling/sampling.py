@@ -27,7 +27,7 @@ class Sampling:
     Attributes
     ----------
     temperature : float
-        What the logits are divided by, up to 1e6; 0 takes the largest one.
+        The number that the logits are divided by, up to 1e6; 0 takes the largest one.
     top_k : int
         How many of the most probable tokens are kept; 0 keeps all.
     top_p : float
@@ -37,10 +37,10 @@ class Sampling:
     seed : int
         Of the random numbers: with the same seed, a request has the same tokens.
     repetition_penalty : float
-        What a positive logit of a token in the prompt or the answer is divided by, and a negative
-        one multiplied; 1 changes nothing.
+        The number that a positive logit of a token in the prompt or the answer is divided by, and a
+        negative one multiplied; 1 changes nothing.
     logit_bias : mapping of int to float
-        What is added to the logits of some tokens, before penalties; ``-math.inf`` bans one.
+        Numbers added to the logits of some tokens, before penalties; ``-math.inf`` bans one.
 
     Examples
     --------

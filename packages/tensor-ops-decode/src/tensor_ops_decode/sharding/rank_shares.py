@@ -12,7 +12,7 @@ __all__ = ["RankShares"]
 
 
 class RankShares(NamedTuple):
-    """What a step of one token reads on each rank, as the program stores it.
+    """Bytes that a step of one token reads on each rank, as the program stores them.
 
     Attributes
     ----------

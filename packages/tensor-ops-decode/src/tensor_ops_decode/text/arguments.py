@@ -1,4 +1,4 @@
-"""What a caller gives as text: prompts, messages and stop strings, checked before any work."""
+"""Arguments that are text: prompts, messages and stop strings, checked before any work."""
 
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set

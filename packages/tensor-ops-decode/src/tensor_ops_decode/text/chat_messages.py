@@ -1,4 +1,4 @@
-"""What transformers makes of messages before a template sees them."""
+"""The form that transformers gives to messages before a template sees them."""
 
 import dataclasses
 import inspect

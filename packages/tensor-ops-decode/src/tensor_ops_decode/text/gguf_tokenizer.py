@@ -25,7 +25,7 @@ END_TOKENS = {
     "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>",
     "<end_of_turn>", "<eos>", "<EOT>",
 }  # fmt: skip
-# Those of Phi 3's tokens after which it does take spaces; the others swallow them, which its
+# Tokens of Phi 3 after which it does take spaces; the others swallow them, which its
 # tokenizer.json says and a GGUF file cannot.
 _KEEP_SPACES = {"<unk>", "<s>", "<|endoftext|>"}
 _KEY = "tokenizer.ggml."

@@ -51,7 +51,7 @@ _PHI4 = PreTokenizer((_CL100K % "{1,3}",))
 _QWEN2 = PreTokenizer((_CL100K % "",), composes=True)
 
 PRE_TOKENIZERS = {
-    # What llama.cpp does where a file does not know better.
+    # llama.cpp does this where a file does not know better.
     "default": PreTokenizer((r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", r"[0-9][0-9][0-9]")),
     "gpt-2": PreTokenizer((_GPT2,)),
     "smollm": PreTokenizer((r"\p{N}", _GPT2)),

@@ -19,7 +19,7 @@ __all__ = [
 
 #: The names that every model may have, in the order in which transformers adds their tokens.
 STANDARD = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
-# What transformers' classes of tokenizers have for the names that no file mentions.
+# Defaults of transformers' classes of tokenizers for the names that no file mentions.
 CLASS_DEFAULTS = {
     "LlamaTokenizer": {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"},
     "GemmaTokenizer": {

@@ -96,7 +96,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         tree = _Bounding(self).visit(self.parse(source))
         tree.set_environment(self)
         with warnings.catch_warnings():
-            # Of Python, on what a template does with constants.
+            # Python warns of what a template does with constants.
             warnings.simplefilter("ignore", SyntaxWarning)
             return self.compile(tree)
 
@@ -205,7 +205,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
 
 class _Bounds(jinja2.ext.Extension):
-    """What `_Bounding` puts into templates."""
+    """Methods that `_Bounding` calls from templates."""
 
     environment: BoundedEnvironment
 

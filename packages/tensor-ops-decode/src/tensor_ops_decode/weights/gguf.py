@@ -39,7 +39,7 @@ _SCALARS = {
     number: struct.Struct(f"<{code}")
     for number, code in zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True)
 }
-# What the parts of a split file say: the index of each, from 0, and how much there is in all.
+# Keys in the parts of a split file: the index of each, from 0, and how much there is in all.
 _PART, _NUM_PARTS, _NUM_TENSORS = "split.no", "split.count", "split.tensors.count"
 _MIN_ENTRY = 8 + 4 + 1  # an empty key, a type and a value of one byte
 _MIN_TENSOR = 8 + 4 + 8 + 4 + 8  # an empty name, one dimension, a type and an offset
@@ -108,7 +108,7 @@ class GgufFile(FileWeights):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        parts = _open_parts(_Part(path))
+        parts = _open_parts(_FilePart(path))
         self.path, self.version, self.metadata = parts[0].path, parts[0].version, parts[0].metadata
         self._tensors: dict[str, TensorPlace] = {}
         for part in parts:
@@ -124,7 +124,7 @@ class GgufFile(FileWeights):
             )
 
 
-def _open_parts(part: _Part) -> list[_Part]:
+def _open_parts(part: _FilePart) -> list[_FilePart]:
     """Return all parts of the file that one is of, which are beside it and named by number."""
     count = part.number_of(_NUM_PARTS, 1)
     if count <= 1:
@@ -143,7 +143,7 @@ def _open_parts(part: _Part) -> list[_Part]:
             raise FileFormatError(
                 f"{path}: part {other + 1} of {count} is missing; expected {beside}"
             )
-        parts.append(part if other == index else _Part(beside))
+        parts.append(part if other == index else _FilePart(beside))
         for key, expected in ((_NUM_PARTS, count), (_PART, other)):
             given = parts[-1].number_of(key, None)
             if given != expected:
@@ -157,7 +157,7 @@ def _end_of_name(index: int, count: int) -> str:
     return f"-{index + 1:05}-of-{count:05}.gguf"
 
 
-class _Part:
+class _FilePart:
     """One file: its metadata, and where its tensors are."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

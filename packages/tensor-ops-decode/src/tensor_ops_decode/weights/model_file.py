@@ -17,8 +17,8 @@ __all__ = [
     "read_model_text",
 ]
 
-# Of a file, or of one value in it, that is read as a whole. The longest of public models are the
-# tokenizer.json of Gemma 3, with 33 MB, and headers of safetensors, which may have 100 MB.
+# The limit of a file, or of one value in it, that is read as a whole. The longest of public models
+# are the tokenizer.json of Gemma 3, with 33 MB, and headers of safetensors, which may have 100 MB.
 MOST_BYTES = 1 << 27
 
 

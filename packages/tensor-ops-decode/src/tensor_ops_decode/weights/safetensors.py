@@ -39,7 +39,7 @@ MOST_VALUES = 1 << 21
 MAX_DIMENSIONS = 8
 ALIGNMENT = 4096  # of the data in files that are written here, for those that map them
 
-# Of a dtype that is not supported only the size is known, and not of all.
+# A dtype that is not supported has only its size here, and not every one is known.
 _DTYPES: dict[str, Format | tuple[str, int]] = {
     **{name: FORMATS[name.lower()] for name in ("F32", "F16", "BF16")},
     **{name: (name, 8) for name in ("F64", "I64", "U64", "C64")},

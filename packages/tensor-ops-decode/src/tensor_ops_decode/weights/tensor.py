@@ -24,7 +24,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class TensorHeader:
-    """What is known of a tensor before it is read; its attributes are those of `StoredTensor`."""
+    """The header of a tensor, known before it is read, with attributes as of `StoredTensor`."""
 
     type: str
     shape: tuple[int, ...]
@@ -73,7 +73,7 @@ class TensorPlace:
 
     @property
     def what(self) -> str:
-        """What an error calls it."""
+        """The tensor in words, for errors."""
         return f"tensor {self.name!r}"
 
     def open(self) -> StoredTensor:
@@ -117,12 +117,12 @@ class Weights(ABC):
 
     @property
     def config(self) -> str:
-        """What errors call the place of the metadata."""
+        """The place of the metadata in words, for errors."""
         return self.path
 
     @property
     def generation_config(self) -> tuple[str, Mapping[str, Any]]:
-        """What errors call generation_config.json, and what it says; empty without it."""
+        """The place and the content of generation_config.json, empty without it."""
         return self.path, {}
 
     @property

@@ -12,7 +12,7 @@ __all__ = ["API_VERSION", "INFO_KEYS", "NUMBER_KEYS", "Capabilities", "capabilit
 
 API_VERSION = 1
 
-# Those keys of info() that are 0 where they have no meaning, so that arithmetic needs no check.
+# Keys of info() that are 0 where they have no meaning, so that arithmetic needs no check.
 NUMBER_KEYS = (
     "device_count",
     "compute_capability",
@@ -35,7 +35,7 @@ INFO_KEYS = (
 
 
 class Capabilities(NamedTuple):
-    """What a backend can do besides computing NumPy arrays, as its ``CAPABILITIES`` declares it.
+    """Abilities of a backend besides computing NumPy arrays, as its ``CAPABILITIES`` declares them.
 
     A backend's module holds a plain mapping with any of these names as keys; what it leaves out,
     or all of it where the module has no ``CAPABILITIES``, has the default.

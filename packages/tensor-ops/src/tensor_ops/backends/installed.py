@@ -1,4 +1,4 @@
-"""What is installed beside us for the known names that have no backend of their own.
+"""Packages that are installed beside us for the known names without a backend of their own.
 
 The facts are read from files: nothing is imported for them, PyTorch least of all.
 
@@ -28,7 +28,7 @@ class PyTorch(NamedTuple):
 
     @property
     def built_for(self) -> str:
-        """What it was built for, in words."""
+        """The platform that it was built for, in words."""
         if self.hip:
             return f"ROCm {self.hip}"
         return f"CUDA {self.cuda}" if self.cuda else "neither CUDA nor ROCm"

@@ -33,8 +33,8 @@ DEFAULT_PRIORITY = ("cuda", "opencl", "cpp", LAST_RESORT)
 # The backend for devices of any kind. On CPUs the others are faster for small arrays: see `steps`
 # of `tensor_ops.config.selection`.
 LAST_ON_CPUS = "opencl"
-# What may follow a backend's name and a colon, as in "opencl:gpu": the kind of device that it
-# must run on.
+# Kinds of devices that may follow a backend's name and a colon, as in "opencl:gpu": the backend
+# must run on that kind.
 DEVICE_KINDS = ("gpu", "cpu", "accelerator")
 # The device of host arrays.
 CPU = "cpu"
@@ -47,11 +47,11 @@ class KnownBackend(NamedTuple):
     display_name: str
     # The command that provides it, or what serves its hardware, in a clone of the repository.
     install: str
-    # What serves its hardware, in words; empty for a backend of ours.
+    # The package that serves its hardware, in words; empty for a backend of ours.
     hint: str = ""
     # The backend whose package that is; empty for a backend of ours.
     served_by: str = ""
-    # What to do where that package is installed.
+    # Advice where that package is installed.
     instead: str = ""
     # Whether it runs whole programs, which is known where it is not installed too.
     runs_programs: bool = False

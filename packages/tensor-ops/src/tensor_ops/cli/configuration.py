@@ -14,12 +14,12 @@ __all__ = ["Configuration"]
 
 @dataclass(frozen=True)
 class Configuration:
-    """What environment and file ask for."""
+    """Settings that environment and file ask for."""
 
     # The default one where there is no valid file.
     file: config.Config
     environment: tuple[ConfigLevel, ...]
-    # What makes ``import tensor_ops`` fail.
+    # Reasons for which ``import tensor_ops`` fails.
     problems: tuple[str, ...]
 
     @classmethod
@@ -81,7 +81,7 @@ class Configuration:
         }
 
     def _levels(self) -> list[ConfigLevel]:
-        levels = state.Settings(None, self.environment, self.file).levels()
+        levels = state.ProcessSettings(None, self.environment, self.file).levels()
         return [*levels, BUILT_IN]
 
     def _setting(self, name: str) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def tools() -> dict[str, dict[str, str | None]]:
 def _which(name: str) -> str | None:
     """Return where a program is, unless that is the current directory, where Windows looks first.
 
-    What is found is run, and anybody may have put anything there.
+    The program is run, and anybody may have put anything there.
     """
     found = shutil.which(name)
     return found if found and os.path.isabs(found) else None

@@ -39,7 +39,7 @@ Mode = Literal["force", "named", "preferred", "fastest", "auto"]
 
 
 class ConfigLevel(NamedTuple):
-    """What one level asks for; None is "says nothing"."""
+    """Requests of one level; None is "says nothing"."""
 
     # The level in words, as `explain` shows it.
     source: str
@@ -50,7 +50,7 @@ class ConfigLevel(NamedTuple):
     preferred: str | None = None
     # The order in which backends are tried.
     priority: tuple[str, ...] | None = None
-    # What a user does to lift this level's force.
+    # How a user lifts this level's force.
     lift: str = ""
 
     @property

@@ -1,4 +1,4 @@
-"""What is configured now, at every level below the call: context, default, environment, file."""
+"""The present configuration at every level below the call: context, default, environment, file."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class DispatchTable:
         times.has_warned = times.has_warned or is_table_broken
 
 
-class Settings(NamedTuple):
+class ProcessSettings(NamedTuple):
     """The levels that hold for the whole process, and the file that was read."""
 
     default: ConfigLevel | None
@@ -163,11 +163,11 @@ tables: dict[tuple[str, str] | None, DispatchTable] = {}
 
 _VERB = {"force": "forced", "named": "named"}
 _lock = threading.RLock()
-_settings: Settings | None = None
+_settings: ProcessSettings | None = None
 _times = Times()
 
 
-def settings() -> Settings:
+def settings() -> ProcessSettings:
     """Return the process-wide settings, read from environment and file on first use."""
     global _settings
     if _settings is None:
@@ -180,7 +180,7 @@ def settings() -> Settings:
 def reload() -> None:
     """Read environment and file again; on an error the settings stay as they were."""
 
-    def read() -> Settings:
+    def read() -> ProcessSettings:
         global _times
         backends.rescan()
         new = _read(_settings.default if _settings else None)
@@ -233,7 +233,7 @@ def set_default(name: str | None) -> None:
     _change(lambda: settings()._replace(default=default))
 
 
-def _change(new_settings: Callable[[], Settings]) -> None:
+def _change(new_settings: Callable[[], ProcessSettings]) -> None:
     """Replace the settings and discard their dispatch tables in one step, or change nothing.
 
     A signal handler may run at any point here and change the settings itself, perhaps after
@@ -298,10 +298,10 @@ def _named(name: str, source: str) -> ConfigLevel:
     return ConfigLevel(source, named=own)
 
 
-def _read(default: ConfigLevel | None) -> Settings:
+def _read(default: ConfigLevel | None) -> ProcessSettings:
     path = location.find()
     file = config.load(path, backends.INSTALLED) if path else config.Config()
-    read = Settings(default, config.environment_levels(backends.INSTALLED), file)
+    read = ProcessSettings(default, config.environment_levels(backends.INSTALLED), file)
     variables.warn_of_unread()
     return read
 

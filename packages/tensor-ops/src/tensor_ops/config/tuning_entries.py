@@ -1,4 +1,4 @@
-"""What was measured of one case, and the backends in the order of such measurements."""
+"""Measurements of one case, and the backends in the order of such measurements."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["Entry", "Ranking", "ranking_of"]
 
 
 class Entry(NamedTuple):
-    """What was measured of one case."""
+    """Measurements of one case."""
 
     # The name of a variant, such as ``gelu:none``.
     op: str
     dtype: str
-    # Of the first argument.
+    # The shape of the first argument.
     shape: tuple[int, ...]
     # The day, as in ``2026-11-22``.
     date: str

@@ -48,7 +48,7 @@ FORMAT = 2
 TUNE = "tensor-ops tune"
 # In seconds: JSON can hold numbers that are no time of a call, and that no float holds.
 LONGEST = 1e9
-# What a backend's times depend on, besides the machine: keys of its info().
+# Keys of a backend's info() on which its times depend, besides the machine.
 BACKEND_KEYS = ("version", "device_name", "compute_units")
 
 

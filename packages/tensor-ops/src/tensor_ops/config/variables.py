@@ -15,7 +15,7 @@ from tensor_ops.errors import ConfigWarning, warn_caller
 __all__ = ["ENTRY_POINT_GROUP", "OWN", "unread", "warn_of_unread", "warned_of"]
 
 ENTRY_POINT_GROUP = "tensor_ops.variables"
-# What tensor_ops itself reads, and the last one programs in C++.
+# Variables that tensor_ops itself reads, and the last one programs in C++.
 OWN = (ENV_FORCE, ENV_PREFERRED, ENV_PRIORITY, ENV_CONFIG, "TENSOR_OPS_BACKEND_PATH")
 
 

@@ -1,1 +1,1 @@
-"""What is checked of files before they are read or written, whatever they are for."""
+"""Checks of files before they are read or written, whatever they are for."""

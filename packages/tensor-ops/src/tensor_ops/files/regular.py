@@ -20,7 +20,7 @@ _HTML = (
     "an HTML page, as a hub shows to those who have to log in first; download the file again and "
     "look at its beginning"
 )
-# What stands in the place of files, by how it begins, in small letters.
+# Stand-ins for files, by how they begin, in small letters.
 _STAND_INS = {
     b"version https://git-lfs.github.com/spec/": (
         "a pointer of git LFS to the file, and not the file itself; run 'git lfs pull' in its "

@@ -88,7 +88,7 @@ def norm_gradient_terms(
     if not grad.size:
         return grad, *np.zeros((2, *weight.shape))
     normalized, inverse = normalized_rows(rows[-1], eps, centered)
-    # What is left of an element when the mean is subtracted is as exact as the mean.
+    # The rest of an element after the mean is subtracted is as exact as the mean.
     normalized = np.abs(normalized) + centered
     along = grad * np.abs(weight)
     means = np.mean(along * normalized, axis=-1, keepdims=True)

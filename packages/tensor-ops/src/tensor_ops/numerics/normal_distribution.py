@@ -80,8 +80,8 @@ def gelu_of(x: Array, approximate: str, digits: np.dtype[Any], out: Array | None
         float64.
     approximate : {"tanh", "none"}
     digits : numpy.dtype
-        What the result is for. In a tail, a rounded argument of exp costs float64 its last
-        digits; the shorter dtypes never see that, and are spared the work.
+        The dtype that the result is for, rounded later. In a tail, a rounded argument of exp costs
+        float64 its last digits; the shorter dtypes never see that, and are spared the work.
     """
     infinite = np.isinf(x)
     limits = np.where(x[infinite] > 0, np.inf, -0.0) if infinite.any() else None

@@ -1,4 +1,4 @@
-"""What rounding leaves over in float64: the errors of products and differences."""
+"""Rounding errors of products and differences in float64."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What an op is: its signature, its NumPy body, its samples and its error bounds, in one object.
+"""Ops: the signature, the NumPy body, the samples and the error bounds of each, in one object.
 
 `OPS` has every op by its name. The files in ``tensor_ops/ops`` put theirs in, with the decorator of
 `tensor_ops.dispatch`.
@@ -30,7 +30,7 @@ class Op(Declaration):
         The NumPy implementation; `out` is always given and nothing is checked.
     public : callable
         What users call: it checks nothing and dispatches.
-    kinds : mapping of str to Kind
+    kinds : mapping of str to ParameterKind
         Its arguments in order, without `out` and `backend`.
     results_like : tuple of str
         For each array that it returns, the argument whose shape and dtype it has. One that is

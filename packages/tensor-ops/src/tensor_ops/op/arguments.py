@@ -21,10 +21,10 @@ __all__ = [
     "Elements",
     "Finite",
     "HalfRows",
-    "Kind",
     "NonNegative",
     "OptionalRowVector",
     "Outputs",
+    "ParameterKind",
     "ResidualRows",
     "RowVector",
     "Rows",
@@ -68,8 +68,8 @@ _FULL = frozenset({"elements", "rows"})
 _ARRAYS = _FULL | {"row_vector", "half_rows"}
 
 
-class Kind(NamedTuple):
-    """What an argument is.
+class ParameterKind(NamedTuple):
+    """The kind of an argument.
 
     It equals no kind of another package that has this file: Python 3.11.2, for one, returns the
     same annotation for equal arguments.
@@ -81,15 +81,15 @@ class Kind(NamedTuple):
     role: str
     # Whether None is allowed.
     optional: bool = False
-    # Of a ``real``.
+    # The least value of a ``real``.
     minimum: float = -math.inf
-    # Of a ``choice``.
+    # The values of a ``choice``.
     choices: tuple[str, ...] = ()
     # Whether the array may be float32 beside a float16 or bfloat16 `x`.
     wide: bool = False
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is Kind and tuple.__eq__(self, other)
+        return type(other) is ParameterKind and tuple.__eq__(self, other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -107,38 +107,38 @@ class Kind(NamedTuple):
         return self.role in _FULL
 
 
-Elements = Annotated[Any, Kind("elements")]
-Rows = Annotated[Any, Kind("rows")]
-ResidualRows = Annotated[Any, Kind("rows", wide=True)]
-RowVector = Annotated[Any, Kind("row_vector", wide=True)]
-OptionalRowVector = Annotated[Any, Kind("row_vector", optional=True, wide=True)]
-HalfRows = Annotated[Any, Kind("half_rows", wide=True)]
-NonNegative = Annotated[float, Kind("real", minimum=0.0)]
-Finite = Annotated[float, Kind("real")]
+Elements = Annotated[Any, ParameterKind("elements")]
+Rows = Annotated[Any, ParameterKind("rows")]
+ResidualRows = Annotated[Any, ParameterKind("rows", wide=True)]
+RowVector = Annotated[Any, ParameterKind("row_vector", wide=True)]
+OptionalRowVector = Annotated[Any, ParameterKind("row_vector", optional=True, wide=True)]
+HalfRows = Annotated[Any, ParameterKind("half_rows", wide=True)]
+NonNegative = Annotated[float, ParameterKind("real", minimum=0.0)]
+Finite = Annotated[float, ParameterKind("real")]
 Outputs = Any
 
 
-def kind_of(annotation: Any) -> Kind:
+def kind_of(annotation: Any) -> ParameterKind:
     """Return the kind that an annotation of an op's signature stands for."""
     if annotation is bool:
-        return Kind("flag")
+        return ParameterKind("flag")
     if get_origin(annotation) is Literal:
-        return Kind("choice", choices=get_args(annotation))
-    kinds = [extra for extra in get_args(annotation) if isinstance(extra, Kind)]
+        return ParameterKind("choice", choices=get_args(annotation))
+    kinds = [extra for extra in get_args(annotation) if isinstance(extra, ParameterKind)]
     if len(kinds) != 1:
         raise TypeError(f"{annotation!r} does not name one argument kind")
     return kinds[0]
 
 
 class Declaration:
-    """What the signature of the function that declares an op says.
+    """The declaration of an op, from the signature of the function that declares it.
 
     Attributes
     ----------
     name : str
     signature : inspect.Signature
         Without annotations.
-    kinds : dict of str to Kind
+    kinds : dict of str to ParameterKind
         The arguments in order, without `out` and `backend`.
     """
 
@@ -148,7 +148,7 @@ class Declaration:
         self.name = declared.__name__
         self.signature = inspect.Signature([p.replace(annotation=p.empty) for p in parameters])
         own = [p for p in parameters if p.name not in ("out", "backend")]
-        self.kinds: dict[str, Kind] = {p.name: kind_of(p.annotation) for p in own}
+        self.kinds: dict[str, ParameterKind] = {p.name: kind_of(p.annotation) for p in own}
         self._defaults = {p.name: p.default for p in own if p.default is not p.empty}
         self._defaults["out"] = None
         self._positional = [p.name for p in own if p.kind is p.POSITIONAL_OR_KEYWORD]
@@ -182,15 +182,15 @@ def is_half(dtype: Any) -> bool:
     return bool(dtype.itemsize == 2)
 
 
-def mixtures(kinds: Mapping[str, Kind]) -> list[tuple[str, ...]]:
+def mixtures(kinds: Mapping[str, ParameterKind]) -> list[tuple[str, ...]]:
     """Return each set of arguments that may be float32 together beside a half `x`.
 
     Arguments of one role, a weight and its bias or a cosine and its sine, share their dtype.
 
     Examples
     --------
-    >>> wide = {"r": Kind("rows", wide=True), "w": Kind("row_vector", wide=True)}
-    >>> mixtures({"x": Kind("rows")} | wide)
+    >>> wide = {"r": ParameterKind("rows", wide=True), "w": ParameterKind("row_vector", wide=True)}
+    >>> mixtures({"x": ParameterKind("rows")} | wide)
     [('r',), ('w',), ('r', 'w')]
     """
     by_role: dict[str, tuple[str, ...]] = {}

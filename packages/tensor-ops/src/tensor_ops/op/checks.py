@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .arguments import Kind, dtype_name, is_half, type_name
+from .arguments import ParameterKind, dtype_name, is_half, type_name
 
 __all__ = [
     "NUMPY_ARRAYS",
@@ -30,9 +30,9 @@ __all__ = [
 class ArrayType(NamedTuple):
     """The array type of a library, and the questions that checks ask about its arrays."""
 
-    # What error messages call it.
+    # The name in error messages.
     name: str
-    # What error messages suggest for any other object.
+    # The suggestion of error messages for any other object.
     conversion: str
     # Whether an object is such an array.
     is_instance: Callable[[Any], bool]
@@ -93,7 +93,7 @@ def check_ndarray(op: str, name: str, value: Any) -> None:
 
 def check_values(
     op: str,
-    kinds: Mapping[str, Kind],
+    kinds: Mapping[str, ParameterKind],
     values: dict[str, Any],
     arrays: ArrayType = NUMPY_ARRAYS,
 ) -> None:
@@ -124,7 +124,7 @@ def check_values(
 def check_outputs(
     op: str,
     results_like: tuple[str, ...],
-    kinds: Mapping[str, Kind],
+    kinds: Mapping[str, ParameterKind],
     values: Mapping[str, Any],
     out: Any,
     arrays: ArrayType = NUMPY_ARRAYS,
@@ -162,7 +162,7 @@ def output_names(count: int) -> list[str]:
     return ["out"] if count == 1 else [f"out[{index}]" for index in range(count)]
 
 
-def _check_first(op: str, name: str, kind: Kind, x: Any) -> None:
+def _check_first(op: str, name: str, kind: ParameterKind, x: Any) -> None:
     dtype_name(op, name, x)
     if kind.role == "rows" and x.ndim == 0:
         raise ValueError(
@@ -175,7 +175,7 @@ def _check_dtype(
     values: Mapping[str, Any],
     first: str,
     name: str,
-    kind: Kind,
+    kind: ParameterKind,
     partners: dict[str, str],
 ) -> None:
     """Check the dtype of one array against those before it.
@@ -198,7 +198,7 @@ def _check_dtype(
     )
 
 
-def _check_shape(op: str, first: str, x: Any, name: str, kind: Kind, value: Any) -> None:
+def _check_shape(op: str, first: str, x: Any, name: str, kind: ParameterKind, value: Any) -> None:
     if kind.is_full:
         if value.shape != x.shape:
             raise ValueError(
@@ -254,7 +254,7 @@ def _check_overlap(
     op: str,
     name: str,
     out: Any,
-    kinds: Mapping[str, Kind],
+    kinds: Mapping[str, ParameterKind],
     values: Mapping[str, Any],
     arrays: ArrayType,
 ) -> None:
@@ -271,7 +271,7 @@ def _check_overlap(
             )
 
 
-def _check_real(op: str, name: str, kind: Kind, value: Any) -> float:
+def _check_real(op: str, name: str, kind: ParameterKind, value: Any) -> float:
     if type(value) is not float and not _is_real(value):
         raise TypeError(f"{op}: {name} must be a real number, got {type_name(value)}")
     try:
@@ -293,7 +293,7 @@ def _is_real(value: Any) -> bool:
     return isinstance(value, np.generic) and value.dtype.name == "bfloat16"
 
 
-def _check_choice(op: str, name: str, kind: Kind, value: Any) -> str:
+def _check_choice(op: str, name: str, kind: ParameterKind, value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{op}: {name} must be a string, got {type_name(value)}")
     if value not in kind.choices:
@@ -302,7 +302,7 @@ def _check_choice(op: str, name: str, kind: Kind, value: Any) -> str:
     return value
 
 
-def _check_flag(op: str, name: str, kind: Kind, value: Any) -> bool:
+def _check_flag(op: str, name: str, kind: ParameterKind, value: Any) -> bool:
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{op}: {name} must be True or False, got {type_name(value)}")
     return bool(value)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensor_ops.op.arguments import DTYPES, Declaration, Kind
+from tensor_ops.op.arguments import DTYPES, Declaration, ParameterKind
 
 __all__ = ["WIDE_RANGE", "Draw", "Sample", "arguments"]
 
@@ -112,7 +112,7 @@ def arguments(
     return _mixed(drawn, draw, wide)
 
 
-def _natural(kind: Kind, shape: tuple[int, ...], draw: Draw) -> Any:
+def _natural(kind: ParameterKind, shape: tuple[int, ...], draw: Draw) -> Any:
     """Return a natural array for an argument beside a result of this shape."""
     if kind.is_full:
         return draw.normal(*shape, scale=3.0)

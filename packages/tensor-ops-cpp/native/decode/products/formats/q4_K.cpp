@@ -13,7 +13,7 @@ struct Form {
   [[maybe_unused]] static constexpr std::size_t kColumns = kSuperColumns, kBits = 4, kBytes = 144,
                                                 kWordsAt = 0;
 
-  // Of each 64 columns, byte i of 32 has those of columns i and 32 + i.
+  // Byte i of the 32 of every 64 columns has those of columns i and 32 + i.
   template <class Block>
   static UNPACK_INLINE void unpack(const Block& block, std::size_t b, typename Block::Word* q) {
     for (std::size_t i = 0; i < kFours; ++i)

@@ -13,8 +13,8 @@ struct Form {
   [[maybe_unused]] static constexpr std::size_t kColumns = kSuperColumns, kBits = 5, kBytes = 176,
                                                 kWordsAt = 0;
 
-  // Of each 64 columns, byte i of 32 has the lower halves of columns i and 32 + i; bit b of byte 16
-  // + i is the fifth bit of column 32 b + i.
+  // Byte i of the 32 of every 64 columns has the lower halves of columns i and 32 + i; bit b of
+  // byte 16 + i is the fifth bit of column 32 b + i.
   template <class Block>
   static UNPACK_INLINE void unpack(const Block& block, std::size_t b, typename Block::Word* q) {
     for (std::size_t i = 0; i < kFours; ++i) {

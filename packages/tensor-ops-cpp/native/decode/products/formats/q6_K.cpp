@@ -14,8 +14,8 @@ struct Form {
                                                 kWordsAt = 0;
   static constexpr std::size_t kHigh = 128, kIntegers = 192, kScale = 208;  // where they are
 
-  // Of each 128 columns, 64 bytes have the lower halves and 32 the upper two bits: byte i of those
-  // has the bits of columns i, 32 + i, 64 + i and 96 + i.
+  // Every 128 columns have their lower halves in 64 bytes and the upper two bits in 32: byte i of
+  // those has the bits of columns i, 32 + i, 64 + i and 96 + i.
   template <class Block>
   static UNPACK_INLINE void unpack(const Block& block, std::size_t b, typename Block::Word* q) {
     const std::size_t lows = b / 4 * 64 + b % 2 * 32, highs = kHigh + b / 4 * 32;

@@ -1,5 +1,5 @@
 // Blocks of weights that are unpacked to int16 once, for all tokens that are multiplied by them.
-// Those of several formats are alike, so that multiply.cpp is compiled once for all of them.
+// Several formats have the same blocks, so that multiply.cpp is compiled once for all of them.
 #pragma once
 
 #include "decode/products/integer_product.h"
@@ -10,7 +10,7 @@ namespace {
 // A block of 32 columns of a tile, with the zero point subtracted from its weights.
 template <std::size_t scales, bool has_minimum>
 struct UnpackedBlock {
-  // Of each four columns, the first and the third, and the second and the fourth.
+  // Columns 0 and 2 of every four, and columns 1 and 3.
   Shorts even[2 * kDotWords], odd[2 * kDotWords];
   Words minus_products[scales];  // of columns 2i and 2i + 1, summed over the columns of a scale
   BlockEnd<scales, has_minimum> end;
@@ -18,7 +18,7 @@ struct UnpackedBlock {
 
 }  // namespace
 
-// What the blocks of a format's tiles are unpacked by.
+// The function that unpacks the blocks of a format's tiles.
 struct UnpackedFormat {
   // num_blocks blocks of each of num_tiles tiles, which are tile_bytes apart: first_block of every
   // tile, then the next block of every tile. `to` is an array of UnpackedBlock.

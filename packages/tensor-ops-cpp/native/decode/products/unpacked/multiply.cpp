@@ -8,7 +8,7 @@
 //
 //     w0 x0 + w1 x1 = (w0 + x1) (w1 + x0) - w0 w1 - x0 x1
 //
-// What is subtracted is computed once for all tokens, and once for all rows. The sums wrap in
+// The subtrahends are computed once for all tokens, and once for all rows. The sums wrap in
 // between and end in the same integers, so that the results have the same bits.
 #include "decode/products/unpacked/block.h"
 
