@@ -94,6 +94,12 @@ def test_a_mode_sees_the_functions_that_pytorch_calls_for_few_elements(module, x
     assert seen.functions[-len(own.functions) :] == own.functions
 
 
+def test_a_layer_norm_of_another_forward_is_that(x, monkeypatch):
+    module = swapped(nn.LayerNorm(64))
+    monkeypatch.setattr(nn.LayerNorm, "forward", lambda self, x: x + 1)
+    assert torch.equal(module(x), x + 1)
+
+
 def test_an_op_differentiates_many(module):
     many = torch.randn(4096, 64, requires_grad=True)
     y = swapped(module)(many)

@@ -64,7 +64,9 @@ class NormRecipe(Recipe):
         holds, holds_eagerly = self.conditions.check(kind), self.conditions.eager_check(kind)
         has_bias = self.op == "layer_norm"
         # PyTorch computes few elements by this.
-        compute_few = _layer_norm if kind.forward is nn.LayerNorm.forward else original
+        compute_few = original
+        if kind.forward is nn.LayerNorm.forward:
+            compute_few = _layer_norm_of(kind, original)
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
             if args or kwargs:
@@ -268,17 +270,27 @@ def _is_for_pytorch(module: nn.Module, x: Any, few: int) -> bool:
     return any(each is not None and each.requires_grad for each in module._parameters.values())
 
 
-def _layer_norm(module: Any, x: Tensor) -> Tensor:
-    """Return what the forward of `torch.nn.LayerNorm` does, with fewer calls of Python."""
-    find = module._parameters.get
-    weight, bias = find("weight", _MISSING), find("bias", _MISSING)
-    if (
-        type(weight) not in _PLAIN_OR_NONE
-        or type(bias) not in _PLAIN_OR_NONE
-        or _len_torch_function_stack()
-    ):
-        return nn.LayerNorm.forward(module, x)
-    return torch.layer_norm(x, module.normalized_shape, weight, bias, module.eps)
+def _layer_norm_of(kind: type[nn.Module], original: Forward) -> Forward:
+    """Return what does the same as `torch.nn.LayerNorm`, with fewer calls of Python."""
+    base: Any = kind.__mro__[1]
+    own = kind.forward
+    code = own.__code__
+
+    def layer_norm(module: Any, x: Tensor) -> Tensor:
+        find = module._parameters.get
+        weight, bias = find("weight", _MISSING), find("bias", _MISSING)
+        if (
+            base.forward is not own
+            or own.__code__ is not code
+            or type(weight) not in _PLAIN_OR_NONE
+            or type(bias) not in _PLAIN_OR_NONE
+            or _len_torch_function_stack()
+        ):
+            result: Tensor = original(module, x)
+            return result
+        return torch.layer_norm(x, module.normalized_shape, weight, bias, module.eps)
+
+    return layer_norm
 
 
 def _never(module: nn.Module) -> bool:
