@@ -100,6 +100,13 @@ def test_a_layer_norm_of_another_forward_is_that(x, monkeypatch):
     assert torch.equal(module(x), x + 1)
 
 
+def test_a_layer_norm_whose_weight_is_hidden_takes_what_hides_it(x):
+    module = swapped(nn.LayerNorm(64))
+    expected = 3 * module(x)
+    vars(module)["weight"] = torch.full((64,), 3.0)
+    assert torch.equal(module(x), expected)
+
+
 def test_an_op_differentiates_many(module):
     many = torch.randn(4096, 64, requires_grad=True)
     y = swapped(module)(many)

@@ -66,7 +66,7 @@ class NormRecipe(Recipe):
         # PyTorch computes few elements by this.
         compute_few = original
         if kind.forward is nn.LayerNorm.forward:
-            compute_few = _layer_norm_of(kind, original)
+            compute_few = _layer_norm_of(holds_eagerly, original)
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
             if args or kwargs:
@@ -270,18 +270,14 @@ def _is_for_pytorch(module: nn.Module, x: Any, few: int) -> bool:
     return any(each is not None and each.requires_grad for each in module._parameters.values())
 
 
-def _layer_norm_of(kind: type[nn.Module], original: Forward) -> Forward:
+def _layer_norm_of(holds: Check, original: Forward) -> Forward:
     """Return what does the same as `torch.nn.LayerNorm`, with fewer calls of Python."""
-    base: Any = kind.__mro__[1]
-    own = kind.forward
-    code = own.__code__
 
     def layer_norm(module: Any, x: Tensor) -> Tensor:
         find = module._parameters.get
         weight, bias = find("weight", _MISSING), find("bias", _MISSING)
         if (
-            base.forward is not own
-            or own.__code__ is not code
+            not holds(module)
             or type(weight) not in _PLAIN_OR_NONE
             or type(bias) not in _PLAIN_OR_NONE
             or _len_torch_function_stack()
