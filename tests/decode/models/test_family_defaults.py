@@ -5,9 +5,9 @@ import copy
 import pytest
 import transformers
 
+from family_files import SIZES, Files
 from tensor_ops_decode import FileFormatError
 from tensor_ops_decode.models import FAMILIES, decoder_of
-from test_family_settings import SIZES, Files
 
 ARCHITECTURES = [family.hugging_face for family in FAMILIES]
 # Odd values of what readers read, each of which is left out in turn. What a class does not read

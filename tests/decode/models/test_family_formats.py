@@ -12,8 +12,8 @@ import torch
 from gguf_models import write_gguf
 from greedy_models import greedy, open_kernel
 from node_programs import TYPES, holds, stored
+from small_families import MODELS, small_model
 from tensor_ops_decode.weights.formats import FORMATS
-from test_models import MODELS, small_model
 
 PROMPTS = [[3, 200, 17], list(range(40, 60))]
 NEW_TOKENS = 16

@@ -1,22 +1,13 @@
 """Settings of families: as older versions of transformers wrote them, and in GGUF."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import transformers
 
+from family_files import SIZES, Files
 from tensor_ops_decode import FileFormatError
 from tensor_ops_decode.models import decoder_of
 
-SIZES = {
-    "vocab_size": 331,
-    "hidden_size": 48,
-    "intermediate_size": 100,
-    "num_hidden_layers": 7,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-}
 # The settings of published models, but for their sizes.
 OLD = {
     "Llama 3.2": {
@@ -120,23 +111,6 @@ OLD = {
         "sliding_window_pattern": 6,
     },
 }
-
-
-class Files:
-    """Files whose tensors have a shape and factors, and nothing else."""
-
-    path, config = "model", "model/config.json"
-
-    def __init__(self, metadata, further=()):
-        names = ("model.embed_tokens.weight", "token_embd.weight", *further)
-        self.metadata, self.names = metadata, (*names, *map(str, range(100)))
-
-    def tensor(self, name):
-        factors = np.array([2.0, 3.0, 4.0])
-        shape = (331, 48) if "embd" in name or "embed" in name else (3,)
-        return SimpleNamespace(file=self.path, shape=shape, values=factors.astype)
-
-    header = tensor
 
 
 @pytest.mark.parametrize("name", OLD)

@@ -7,10 +7,10 @@ import pytest
 import torch
 import transformers
 
+from family_files import Files
 from greedy_models import BOUND
 from tensor_ops_decode import ArrayWeights, FileFormatError, PersistentKernel
 from tensor_ops_decode.models import decoder_of
-from test_family_settings import Files
 
 SIZES = {
     "hidden_size": 24,

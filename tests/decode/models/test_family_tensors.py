@@ -9,10 +9,10 @@ from safetensors.torch import load_file, save_file, save_model
 
 import byte_models
 from cached_models import answer
+from family_logits import FAMILIES, SIZES, classes_of, of_the_engine, of_transformers
 from gguf_models import write_gguf
 from greedy_models import BOUND
 from tensor_ops_decode import PersistentKernel
-from test_family_keys import FAMILIES, SIZES, classes_of, of_the_engine, of_transformers
 
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 FLAGS = ("attention_bias", "mlp_bias")

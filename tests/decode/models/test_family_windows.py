@@ -9,8 +9,8 @@ import json
 import numpy as np
 import pytest
 
+from family_logits import of_the_engine, of_transformers, save
 from greedy_models import BOUND
-from test_family_keys import of_the_engine, of_transformers, save
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 TYPES = [[FULL] * 3, [SLIDING] * 3, [FULL, SLIDING, FULL], ["attention", SLIDING, SLIDING]]

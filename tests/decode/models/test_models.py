@@ -5,76 +5,12 @@ import copy
 import numpy as np
 import pytest
 import torch
-import transformers
 
 from gguf_models import write_gguf
-from greedy_models import SMALL_MODEL, assert_same, expected, greedy, open_kernel
+from greedy_models import assert_same, expected, greedy, open_kernel
+from small_families import MODELS, ONLY_SAFETENSORS, small_model
 
 PROMPT_LENGTHS = (3, 17)
-PAD = {"pad_token_id": None, "bos_token_id": None, "eos_token_id": None}
-
-# The class of a model, and its settings; seeds are those whose best logits are apart.
-MODELS = {
-    "Mistral": ("Mistral", 0, {"sliding_window": 7, "head_dim": 16}),
-    "Mistral without a window": ("Mistral", 0, {"sliding_window": None}),
-    "Qwen 2": ("Qwen2", 0, {}),
-    "Qwen 2 with windows": (
-        "Qwen2",
-        0,
-        {"use_sliding_window": True, "sliding_window": 9, "max_window_layers": 1},
-    ),
-    "Qwen 3": ("Qwen3", 0, {"head_dim": 20, "tie_word_embeddings": False}),
-    "Phi 3": ("Phi3", 0, {**PAD, "sliding_window": 11, "partial_rotary_factor": 0.5}),
-    "Gemma 1": ("Gemma", 0, {"head_dim": 20}),
-    "Gemma 2": (
-        "Gemma2",
-        0,
-        {
-            "num_hidden_layers": 3,
-            "head_dim": 20,
-            "query_pre_attn_scalar": 20,
-            "sliding_window": 9,
-            "attn_logit_softcapping": 5.0,
-            "final_logit_softcapping": 3.0,
-        },
-    ),
-    "Gemma 3": (
-        "Gemma3Text",
-        0,
-        {
-            "num_hidden_layers": 7,
-            "head_dim": 12,
-            "query_pre_attn_scalar": 12,
-            "sliding_window": 9,
-            "rope_parameters": {
-                "full_attention": {"rope_type": "linear", "rope_theta": 5e4, "factor": 8.0},
-                "sliding_attention": {"rope_type": "default", "rope_theta": 1e3},
-            },
-        },
-    ),
-}
-# Their GGUF files do not have the window.
-ONLY_SAFETENSORS = ("Mistral", "Qwen 2 with windows")
-
-
-def small_model(name, **changed):
-    family, seed, settings = MODELS[name]
-    settings = {
-        **SMALL_MODEL,
-        "rms_norm_eps": 1e-3,
-        "initializer_range": 0.3,  # so that the model says something
-        **settings,
-        **changed,
-    }
-    torch.manual_seed(seed)
-    config = getattr(transformers, f"{family}Config")(**settings)
-    # Other kernels of attention than the eager one have no soft cap.
-    model_class = getattr(transformers, f"{family.removesuffix('Text')}ForCausalLM")
-    model = model_class._from_config(config, attn_implementation="eager").eval()
-    for key, parameter in model.named_parameters():
-        if key.endswith(("norm.weight", "bias")):  # which begin as all ones or zeros
-            parameter.data.add_(torch.randn_like(parameter), alpha=0.2)
-    return model
 
 
 @pytest.fixture(scope="module", params=MODELS, ids=lambda name: name.replace(" ", "-"))

@@ -8,8 +8,8 @@ import pytest
 
 import tensor_ops_decode
 from greedy_models import BOUND, NEW_TOKENS, expected
+from small_families import FAMILIES, PROMPT, model_of, save
 from tensor_ops_decode import PersistentKernel, RankError
-from test_shard_families import FAMILIES, PROMPT, model_of, save
 
 SETTINGS = {"temperature": 0.9, "top_k": 40, "seed": 3, "repetition_penalty": 1.2}
 TEXTS = ["The first", "Another one", "And a third that is longer"]

@@ -5,53 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
-import test_llama
-import test_models
-from gguf_models import write_gguf
-from greedy_models import BOUND, NEW_TOKENS, SMALL_MODEL, expected
+from greedy_models import BOUND, INT8X2_TIE, NEW_TOKENS, expected
 from running_shards import Shards
+from small_families import FAMILIES, PROMPT, model_of, save
 from tensor_ops.extension import load_backend
 from tensor_ops_decode import PersistentKernel
 from tensor_ops_decode.executors.sources import TensorArrays
-from test_llama_smollm2 import INT8X2_TIE
 
-PROMPT = [3, 200, 17, 5, 330, 64, 128]
-# A model that each of nine ranks has one head of, as of SmolLM2-135M.
-SMOLLM2 = {
-    "hidden_size": 576,
-    "intermediate_size": 1536,
-    "num_attention_heads": 9,
-    "num_key_value_heads": 3,
-}
-LLAMAS = {"SmolLM 2": SMOLLM2} | {
-    name: given for name, given in test_llama.MODELS.items() if "dtype" not in given
-}
-FAMILIES = [*test_models.MODELS, *LLAMAS]
 # Features that each alone has: windows, biases, fused matrices, caps and norms of sums.
 SAMPLE = {"Qwen 2 with windows": 2, "Phi 3": 2, "Gemma 2": 4, "biases": 2, "SmolLM 2": 3}
-
-
-def model_of(family):
-    """Return a small model of random weights."""
-    if family in test_models.MODELS:
-        return test_models.small_model(family)
-    torch.manual_seed(1)
-    spread = 0.08 if family == "SmolLM 2" else 0.3
-    config = LlamaConfig(initializer_range=spread, **(SMALL_MODEL | LLAMAS[family]))
-    return LlamaForCausalLM(config).eval()
-
-
-def save(model, family, folder):
-    """Write a model as a GGUF file, or as a folder where there is no such file; return its path."""
-    if family in test_models.ONLY_SAFETENSORS or family in test_llama.MODELS:
-        model.save_pretrained(folder)
-        return folder
-    path = folder / "model.gguf"
-    write_gguf(model, path)
-    return path
 
 
 def check(family, executor, tmp_path, world_sizes, num_tokens):

@@ -1,0 +1,128 @@
+"""Small models of random weights, of every family, whose greedy tokens are apart from others."""
+
+import torch
+import transformers
+
+from gguf_models import write_gguf
+from greedy_models import SMALL_MODEL
+
+PAD = {"pad_token_id": None, "bos_token_id": None, "eos_token_id": None}
+# The class of a model, and its settings; seeds are those whose best logits are apart.
+MODELS = {
+    "Mistral": ("Mistral", 0, {"sliding_window": 7, "head_dim": 16}),
+    "Mistral without a window": ("Mistral", 0, {"sliding_window": None}),
+    "Qwen 2": ("Qwen2", 0, {}),
+    "Qwen 2 with windows": (
+        "Qwen2",
+        0,
+        {"use_sliding_window": True, "sliding_window": 9, "max_window_layers": 1},
+    ),
+    "Qwen 3": ("Qwen3", 0, {"head_dim": 20, "tie_word_embeddings": False}),
+    "Phi 3": ("Phi3", 0, {**PAD, "sliding_window": 11, "partial_rotary_factor": 0.5}),
+    "Gemma 1": ("Gemma", 0, {"head_dim": 20}),
+    "Gemma 2": (
+        "Gemma2",
+        0,
+        {
+            "num_hidden_layers": 3,
+            "head_dim": 20,
+            "query_pre_attn_scalar": 20,
+            "sliding_window": 9,
+            "attn_logit_softcapping": 5.0,
+            "final_logit_softcapping": 3.0,
+        },
+    ),
+    "Gemma 3": (
+        "Gemma3Text",
+        0,
+        {
+            "num_hidden_layers": 7,
+            "head_dim": 12,
+            "query_pre_attn_scalar": 12,
+            "sliding_window": 9,
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "rope_theta": 5e4, "factor": 8.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 1e3},
+            },
+        },
+    ),
+}
+# Their GGUF files do not have the window.
+ONLY_SAFETENSORS = ("Mistral", "Qwen 2 with windows")
+
+
+def small_model(name, **changed):
+    family, seed, settings = MODELS[name]
+    settings = {
+        **SMALL_MODEL,
+        "rms_norm_eps": 1e-3,
+        "initializer_range": 0.3,  # so that the model says something
+        **settings,
+        **changed,
+    }
+    torch.manual_seed(seed)
+    config = getattr(transformers, f"{family}Config")(**settings)
+    # Other kernels of attention than the eager one have no soft cap.
+    model_class = getattr(transformers, f"{family.removesuffix('Text')}ForCausalLM")
+    model = model_class._from_config(config, attn_implementation="eager").eval()
+    for key, parameter in model.named_parameters():
+        if key.endswith(("norm.weight", "bias")):  # which begin as all ones or zeros
+            parameter.data.add_(torch.randn_like(parameter), alpha=0.2)
+    return model
+
+
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 500000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+LLAMAS = {
+    "grouped heads": {"num_attention_heads": 6, "num_key_value_heads": 3},
+    "one key/value head": {"num_attention_heads": 5, "num_key_value_heads": 1, "hidden_size": 60},
+    "as many key/value heads": {"num_attention_heads": 3, "num_key_value_heads": 3},
+    "head size of its own": {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 20},
+    "own head": {"tie_word_embeddings": False},
+    "biases": {"attention_bias": True, "mlp_bias": True},
+    "Llama 3's rotation": {"rope_parameters": LLAMA3},
+    "rotation scaled": {
+        "rope_parameters": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.5}
+    },
+    "weights in float16": {"dtype": torch.float16},
+    "weights in bfloat16": {"dtype": torch.bfloat16, "tie_word_embeddings": False},
+}
+# A model that each of nine ranks has one head of, as of SmolLM2-135M.
+SMOLLM2 = {
+    "hidden_size": 576,
+    "intermediate_size": 1536,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+}
+SHARDED = {"SmolLM 2": SMOLLM2} | {
+    name: given for name, given in LLAMAS.items() if "dtype" not in given
+}
+FAMILIES = [*MODELS, *SHARDED]
+PROMPT = [3, 200, 17, 5, 330, 64, 128]
+
+
+def model_of(family):
+    """Return a small model of one of `FAMILIES`."""
+    if family in MODELS:
+        return small_model(family)
+    torch.manual_seed(1)
+    spread = 0.08 if family == "SmolLM 2" else 0.3
+    settings = SMALL_MODEL | SHARDED[family]
+    config = transformers.LlamaConfig(initializer_range=spread, **settings)
+    return transformers.LlamaForCausalLM(config).eval()
+
+
+def save(model, family, folder):
+    """Write a model as a GGUF file, or as a folder where there is no such file; return its path."""
+    if family in ONLY_SAFETENSORS or family in LLAMAS:
+        model.save_pretrained(folder)
+        return folder
+    path = folder / "model.gguf"
+    write_gguf(model, path)
+    return path
