@@ -7,19 +7,16 @@ import copy
 import dis
 import functools
 import hashlib
-import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-import torch
 from torch import nn
 
 __all__ = ["Check", "Conditions"]
 
 Check = Callable[[nn.Module], bool]
-_MISSING = object()
 
 
 @dataclass(frozen=True)
@@ -60,74 +57,25 @@ class Conditions:
             _digest(getattr(owner, name, None)) == digest for owner, name, digest in self.functions
         )
 
-    def check(self, kind: type[nn.Module]) -> Check:
+    def check(self, kind: type[nn.Module], *, eager: bool = False) -> Check:
         """Return a function that says whether they hold for a module of a swapped class.
 
-        A compiler traces it, and guards on what it reads: a function by its code and defaults, a
-        global by its object. Each read below is one that it can guard on.
-        """
-        watched, held = self.watched, self.held
-        called, functions, hiding = self._called, self._facts(kind), self._hiding(kind)
-        used = [(r, _copy_partial(r())) for each in functions for r in _readers(each[2])]
-
-        def is_hidden(module: nn.Module) -> bool:
-            """Return whether something else has the name of a parameter, child or function."""
-            fields = module.__dict__
-            for name in held:
-                if name in fields:
-                    return True
-            if not torch.compiler.is_compiling():
-                for names, name in hiding:
-                    if name in names:
-                        return True
-            else:
-                for name in held:
-                    if hasattr(kind, name):
-                        return True
-                for name in called:
-                    getattr(module, name, None)  # without it, nothing guards on the fields below
-            return any(name in fields for name in called)
-
-        has_names = bool(held or called)
-
-        def hold(module: nn.Module) -> bool:
-            if has_names and is_hidden(module):
-                return False
-            for name, of, value in watched:
-                found = getattr(module, name, _MISSING)
-                if type(found) is not of or (found != value and not _same_partial(found, value)):
-                    return False
-            for owner, name, function, code, defaults, keywords in functions:
-                found = getattr(owner, name, None)
-                if (
-                    found is not function
-                    or found.__code__ is not code
-                    or found.__defaults__ != defaults
-                    or found.__kwdefaults__ != keywords
-                ):
-                    return False
-            try:
-                for read, value in used:
-                    found = read()
-                    if found is not value and not _same_partial(found, value):
-                        return False
-            except NameError:
-                return False
-            return True
-
-        return hold
-
-    def eager_check(self, kind: type[nn.Module]) -> Check:
-        """Return what asks the same of a module that no compiler traces.
-
-        It is one expression: the loops of `check` take longer than all that they ask of a module
-        like SiLU.
+        It is one expression, since a loop takes longer than all that is asked of a module like
+        SiLU. A compiler traces it unless it is `eager`, and guards on what it reads: a function by
+        its code and defaults, a global by its object. Each part is one that it can guard on.
         """
         hold = _Conjunction()
+        classes = kind.__mro__[: kind.__mro__.index(nn.Module)]
+        for name in () if eager else self._called:
+            hold.add(f"module.{name}")  # without it, no compiler guards on the field below
         for name in (*self.held, *self._called):
             hold.add(f"{name!r} not in module.__dict__")
-        for names, name in self._hiding(kind):
-            hold.add(f"{name!r} not in {{}}", names)
+        for name in self.held:
+            if eager:
+                for each in classes:
+                    hold.add(f"{name!r} not in {{}}", vars(each))
+            else:
+                hold.add(f"not hasattr({{}}, {name!r})", kind)
         for name, of, value in self.watched:
             attribute = f"module.{name}"
             if value is None or of is bool:
@@ -162,11 +110,6 @@ class Conditions:
             is_inherited = name in self._called and getattr(kind, name, None) is function
             found.append((kind if is_inherited else owner, name, function, *facts))
         return tuple(found)
-
-    def _hiding(self, kind: type[nn.Module]) -> tuple[tuple[Mapping[str, Any], str], ...]:
-        """Return where a class may have something else of the name of a parameter or child."""
-        own = itertools.takewhile(lambda each: each is not nn.Module, kind.__mro__)
-        return tuple((vars(each), name) for each in own for name in self.held)
 
 
 class _Conjunction:
@@ -207,12 +150,6 @@ class _Conjunction:
         return hold
 
 
-def _readers(function: FunctionType) -> list[Callable[[], Any]]:
-    """Return functions that each read a name as a function does, a global or else a builtin."""
-    names = _names_of_globals(function)
-    return [eval(f"lambda: {name}", function.__globals__) for name in names]
-
-
 def _names_of_globals(function: FunctionType) -> list[str]:
     """Return the names that a function looks up outside of itself, and finds."""
     # A name that does not exist belongs to a branch that does not run.
@@ -250,7 +187,8 @@ def _digest(function: Any) -> str:
     code = function.__code__
     facts = (code.co_code, code.co_consts, code.co_names, code.co_varnames)
     defaults = function.__defaults__, function.__kwdefaults__
-    used = [_named(read()) for read in _readers(function)]
+    found = vars(builtins) | function.__globals__
+    used = [_named(found[name]) for name in _names_of_globals(function)]
     return hashlib.sha256(repr((*facts, *defaults, used)).encode()).hexdigest()[:16]
 
 

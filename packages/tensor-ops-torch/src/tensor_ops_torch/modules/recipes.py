@@ -61,7 +61,7 @@ class NormRecipe(Recipe):
         operator, few = OPERATORS[self.op], _few(kind, self.op)
         name_of_weight, name_of_bias, offset = self.weight, self.bias, self.offset
         eps_of, width = dict(self.eps), self.width
-        holds, holds_eagerly = self.conditions.check(kind), self.conditions.eager_check(kind)
+        holds, holds_eagerly = self.conditions.check(kind), self.conditions.check(kind, eager=True)
         has_bias = self.op == "layer_norm"
         # PyTorch computes few elements by this.
         compute_few = original
@@ -136,7 +136,7 @@ class ActivationRecipe(Recipe):
     def forward(self, original: Forward, kind: type[nn.Module]) -> Forward:
         find, record = finder(OPS[self.op]), DIRECT[self.op]
         approximate, dtypes, operator = self.approximate, self.dtypes, OPERATORS[self.op]
-        holds, holds_eagerly = self.conditions.check(kind), self.conditions.eager_check(kind)
+        holds, holds_eagerly = self.conditions.check(kind), self.conditions.check(kind, eager=True)
         few = _few(kind, self.op, *self.scalars)
 
         def forward(module: nn.Module, x: Any = _MISSING, /, *args: Any, **kwargs: Any) -> Any:
@@ -192,13 +192,13 @@ class GatedRecipe(Recipe):
         if base is not None:
             act_kind = swapped_class(base, recipe)
             act_holds = recipe.conditions.check(act_kind)
-            act_holds_eagerly = recipe.conditions.eager_check(act_kind)
+            act_holds_eagerly = recipe.conditions.check(act_kind, eager=True)
         projections, after, gate_first = self.projections, self.after, self.gate_first
         called = tuple(each for each in (name, *projections, *after) if each is not None)
         function: Any = nn.functional.silu
         if recipe.approximate is not None:
             function = functools.partial(nn.functional.gelu, approximate=recipe.approximate)
-        holds, holds_eagerly = self.conditions.check(kind), self.conditions.eager_check(kind)
+        holds, holds_eagerly = self.conditions.check(kind), self.conditions.check(kind, eager=True)
 
         def product(gate: Any, up: Any, bypasses: bool) -> Any:
             """Return what an op makes of both; None where they are not for an op."""
