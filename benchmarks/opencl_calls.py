@@ -23,6 +23,7 @@ import opencl_limits
 import pages
 from comparison import opencl
 from comparison.record import Elsewhere
+from harness import command
 from tensor_ops import machine
 
 PAGE_SIZE = 4096
@@ -32,8 +33,7 @@ WITHIN_A_PAGE = 64
 
 def main() -> None:
     """Measure, print and keep."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path, help="where to keep the figures")
+    parser = command.parser(__doc__)
     parser.add_argument("--report", type=Path, help="show kept figures on the page, and no more")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -27,6 +27,7 @@ import numpy as np
 import pages
 from comparison import cases, opencl
 from comparison.record import Elsewhere
+from harness import command
 
 Ops = Mapping[str, Callable[..., Any]]
 
@@ -37,8 +38,7 @@ LARGE = {(2048, 4096): ("float32", "float16", "bfloat16", "float64"), (8192, 819
 
 def main() -> None:
     """Measure, print and keep."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path, help="where to keep the figures")
+    parser = command.parser(__doc__)
     parser.add_argument("--report", type=Path, help="show kept figures on the page, and no more")
     parser.add_argument("--level", help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -21,8 +21,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any
+
+from harness import command
 
 HIDDEN, LAYERS, HEADS, INTERMEDIATE, VOCABULARY = 1024, 8, 16, 2816, 32000
 PROMPT = 128
@@ -39,8 +40,7 @@ Timed = Callable[[], float]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--json", type=Path, help="write the figures here")
+    parser = command.parser(__doc__)
     parser.add_argument("--processes", type=int, default=11, help="in which models are timed")
     parser.add_argument("--pairs", type=int, default=48, help="steps of either side in each")
     parser.add_argument("--rounds", type=int, default=15, help="times that a layer is timed")
@@ -50,9 +50,7 @@ def main() -> None:
         json.dump(time_models(options.pairs), sys.stdout)
         return
     content = measure(options.processes, options.pairs, options.rounds)
-    print("\n\n".join(blocks(content).values()))
-    if options.json is not None:
-        options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    command.show(content, blocks, options.json)
 
 
 def measure(processes: int, pairs: int, rounds: int) -> dict[str, Any]:

@@ -19,9 +19,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
+from harness import command
 from torch_models import AFTER, BEFORE, Switch, keep_memory, per_call, table
 
 COMPILED = "compiled"
@@ -39,8 +39,7 @@ Sides = dict[str, Callable[[], float]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--json", type=Path, help="write the figures here")
+    parser = command.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=9, help="times that each side is timed")
     parser.add_argument("--steps", type=int, default=12, help="training steps of each side")
     parser.add_argument("--threads", type=int, help=argparse.SUPPRESS)
@@ -49,9 +48,7 @@ def main() -> None:
         json.dump(time_all(options.threads, options.rounds, options.steps), sys.stdout)
         return
     content = measure(options.rounds, options.steps)
-    print("\n\n".join(blocks(content).values()))
-    if options.json is not None:
-        options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    command.show(content, blocks, options.json)
 
 
 def measure(rounds: int, steps: int) -> dict[str, Any]:
