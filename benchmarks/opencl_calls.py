@@ -11,9 +11,6 @@ import argparse
 import datetime
 import functools
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -56,25 +53,16 @@ def measure(options: argparse.Namespace) -> None:
         "cpu": facts["cpu"],
         "cores": facts["usable_cpus"],
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "devices": [in_process(index) for index in devices],
+        "devices": [
+            command.figures_of(__file__, "--here", TENSOR_OPS_OPENCL_DEVICE=index)
+            for index in devices
+        ],
         "busy_elsewhere": elsewhere.cores(),
     }
     text = json.dumps(found, indent=1)
     print(text)
     if options.json:
         options.json.write_text(text + "\n", encoding="utf-8")
-
-
-def in_process(index: str) -> dict[str, Any]:
-    """Measure one device in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", __file__, "--here"],
-        env=os.environ | {"TENSOR_OPS_OPENCL_DEVICE": index},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
 def of_this_device() -> dict[str, Any]:

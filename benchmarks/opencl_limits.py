@@ -13,10 +13,7 @@ import argparse
 import datetime
 import functools
 import json
-import os
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -62,7 +59,10 @@ def measure(options: argparse.Namespace) -> None:
         "launch_us": launches(),
         "one_row_us": one_row(),
         "beside_numpy": beside_numpy(),
-        "beside_cpp": {level: in_process(level) for level in opencl.LEVELS},
+        "beside_cpp": {
+            level: command.figures_of(__file__, "--level", level, TENSOR_OPS_CPP_ISA=level)
+            for level in opencl.LEVELS
+        },
     }
     found["busy_elsewhere"] = elsewhere.cores()
     text = json.dumps(found, indent=1)
@@ -201,18 +201,6 @@ def seconds(call: Callable[[], Any], count: int) -> float:
     for _ in range(count):
         call()
     return (time.perf_counter() - start) / count
-
-
-def in_process(level: str) -> list[dict[str, Any]]:
-    """Compare in a process whose C++ backend is capped at a level."""
-    done = subprocess.run(
-        [sys.executable, __file__, "--level", level],
-        env=os.environ | {"TENSOR_OPS_CPP_ISA": level},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
 if __name__ == "__main__":

@@ -17,13 +17,12 @@ import json
 import math
 import random
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from harness import command
+from harness import command, tables
 
 HIDDEN, LAYERS, HEADS, INTERMEDIATE, VOCABULARY = 1024, 8, 16, 2816, 32000
 PROMPT = 128
@@ -37,6 +36,7 @@ ENOUGH = 0.02  # seconds that a call is repeated for
 FEWER = {("decode", 1): 1, ("decode", 8): 2, ("prefill", 1): 4, ("prefill", 8): 10}
 
 Timed = Callable[[], float]
+table = functools.partial(tables.table, rule=" --- ")
 
 
 def main() -> None:
@@ -60,7 +60,9 @@ def measure(processes: int, pairs: int, rounds: int) -> dict[str, Any]:
 
     from threads import facts
 
-    figures: dict[str, Any] = {"models": combined([other_process(pairs) for _ in range(processes)])}
+    words = (__file__, "--one-process", "--pairs", str(pairs))
+    found = [command.figures_of(*words) for _ in range(processes)]
+    figures: dict[str, Any] = {"models": combined(found)}
     keep_memory()
     with torch.inference_mode():
         figures["layers"] = list(layers(rounds))
@@ -80,12 +82,6 @@ def keep_memory() -> None:
         trim_threshold, mmap_threshold = -1, -3  # of malloc.h
         mallopt(trim_threshold, 2**31 - 1)
         mallopt(mmap_threshold, 2**25)
-
-
-def other_process(pairs: int) -> Any:
-    """Return what `time_models` measures in a process of its own."""
-    command = [sys.executable, __file__, "--one-process", "--pairs", str(pairs)]
-    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
 
 
 def time_models(pairs: int) -> list[dict[str, Any]]:
@@ -367,11 +363,6 @@ def _times(seconds: dict[str, list[float]]) -> str:
 
 def _microseconds(seconds: Iterable[float]) -> str:
     return f"{1e6 * statistics.median(seconds):.1f} µs"
-
-
-def table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ import json
 import math
 import random
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -62,9 +61,7 @@ def measure(rounds: int, steps: int) -> dict[str, Any]:
     by_threads = []
     for threads in THREADS:
         given = ("--threads", str(threads), "--rounds", str(rounds), "--steps", str(steps))
-        command = [sys.executable, __file__, *given]
-        found = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
-        by_threads.append({"threads": threads, **json.loads(found)})
+        by_threads.append({"threads": threads, **command.figures_of(__file__, *given)})
     return facts() | versions | {"by_threads": by_threads}
 
 

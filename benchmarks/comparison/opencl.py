@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from comparison.tables import disturbance, table
+from comparison.tables import disturbance
+from harness.tables import table
 
 __all__ = [
     "CALLS",

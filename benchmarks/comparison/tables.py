@@ -1,17 +1,18 @@
 """The figures of a record as tables in Markdown."""
 
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from comparison.cases import ALLOCATED, MODES, REUSED, moved_bytes
 from comparison.driver import FEWEST_ROUNDS
 from comparison.goals import LARGE, ONE_ROW, ONE_ROW_GOAL, THREADS, Finding, findings
 from comparison.results import DISPATCHED, OURS, Cell, Ratio, Results, owner
+from harness.tables import table
 from tensor_ops.timing import format_time
 from tensor_ops.variants import VARIANTS
 
-__all__ = ["blocks", "disturbance", "every_cell", "summary", "table"]
+__all__ = ["blocks", "disturbance", "every_cell", "summary"]
 
 NOTHING = "—"
 # Cores that other processes may keep busy without showing in the figures.
@@ -363,15 +364,3 @@ def _interval(low: float | None, high: float | None) -> str:
 
 def _shape(shape: tuple[int, ...]) -> str:
     return "(" + ", ".join(map(str, shape)) + ")"
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return rows under a head in Markdown."""
-    return "\n".join(_lines(head, rows)) if rows else "Not measured."
-
-
-def _lines(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield f"| {' | '.join(head)} |"
-    yield "|" + "---|" * len(head)
-    for row in rows:
-        yield f"| {' | '.join(row)} |"

@@ -20,6 +20,7 @@ from comparison.goals import Finding
 from gpu import decode_report
 from gpu.goals import COPY, OURS, fastest_peer, findings, ratio
 from gpu.parts import BANDWIDTH, CALL, GRAPH, HOST, HOST_ARRAYS
+from harness.tables import table
 from pages import ROOT
 from tensor_ops.timing import format_time
 
@@ -128,7 +129,7 @@ def _setting(content: dict[str, Any]) -> str:
         ("commit", f"`{(commit['id'] or 'unknown')[:12]}`{changed}"),
         ("date", content["date"]),
     ]
-    return _table(("what", "which"), rows)
+    return table(("what", "which"), rows)
 
 
 def _goals(found: Sequence[Finding]) -> str:
@@ -139,7 +140,7 @@ def _goals(found: Sequence[Finding]) -> str:
         met = f"{sum(each.met for each in own)} of {len(own)}"
         clearly = str(sum(each.clearly_missed for each in own))
         rows.append((goal, met, clearly, _what(worst), f"{worst.found:.2f} of {worst.wanted:g}"))
-    return _table(("goal", "met", "clearly missed", "furthest from it", "which has"), rows)
+    return table(("goal", "met", "clearly missed", "furthest from it", "which has"), rows)
 
 
 def _missed(found: Sequence[Finding]) -> str:
@@ -154,7 +155,7 @@ def _missed(found: Sequence[Finding]) -> str:
         )
         for each in sorted(missed, key=lambda each: each.lacking, reverse=True)
     ]
-    return _table(("goal", "op", "wanted", "found", "over rounds", "against"), rows)
+    return table(("goal", "op", "wanted", "found", "over rounds", "against"), rows)
 
 
 def _what(finding: Finding) -> str:
@@ -173,7 +174,7 @@ def bandwidth(figures: Sequence[Figure]) -> str:
             cell = _first(own, variant=variant, dtype=dtype, n=n)
             row.append(_of_copy(cell))
         rows.append(row)
-    return _table(("op", "dtype", *(f"rows of {n}" for n in lengths)), rows)
+    return table(("op", "dtype", *(f"rows of {n}" for n in lengths)), rows)
 
 
 def _of_copy(figure: Figure | None) -> str:
@@ -206,7 +207,7 @@ def _beside(figures: Sequence[Figure], wanted: Any) -> str:
         "fastest other",
         "torch",
     )
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def _fastest(figure: Figure | None) -> str:
@@ -239,11 +240,11 @@ def _host_arrays(figures: Sequence[Figure]) -> str:
                 f"{python[0]:.1f}" if python else NOTHING,
             )
         )
-    return _table(("op", "ours, `out=`", "of the copies", "times NumPy"), rows)
+    return table(("op", "ours, `out=`", "of the copies", "times NumPy"), rows)
 
 
 def _decode(content: dict[str, Any]) -> str:
-    return _table(decode_report.HEAD, decode_report.rows(content["figures"]))
+    return table(decode_report.HEAD, decode_report.rows(content["figures"]))
 
 
 def _medians(figures: Sequence[Figure], names: Sequence[str]) -> str:
@@ -259,7 +260,7 @@ def _medians(figures: Sequence[Figure], names: Sequence[str]) -> str:
         )
         for figure in figures
     ]
-    return _table(("op", *names), rows)
+    return table(("op", *names), rows)
 
 
 def _checks(content: dict[str, Any]) -> str:
@@ -267,7 +268,7 @@ def _checks(content: dict[str, Any]) -> str:
         (name, stage["status"], f"{stage['seconds']:.0f} s", stage.get("reason", ""))
         for name, stage in content["stages"].items()
     ]
-    return _table(("stage", "result", "took", "why"), rows)
+    return table(("stage", "result", "took", "why"), rows)
 
 
 def _first(figures: Iterable[Figure], variant: str, dtype: str, n: int) -> Figure | None:
@@ -283,13 +284,6 @@ def _is_same(figure: Figure, other: Figure, way: str) -> bool:
 
 def _shape(shape: Iterable[int]) -> str:
     return "(" + ", ".join(map(str, shape)) + ")"
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    if not rows:
-        return "Not measured."
-    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
 if __name__ == "__main__":
