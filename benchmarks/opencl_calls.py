@@ -21,6 +21,7 @@ import pages
 from comparison import opencl
 from comparison.record import Elsewhere
 from harness import command
+from records import write_json
 from tensor_ops import machine
 
 PAGE_SIZE = 4096
@@ -59,10 +60,8 @@ def measure(options: argparse.Namespace) -> None:
         ],
         "busy_elsewhere": elsewhere.cores(),
     }
-    text = json.dumps(found, indent=1)
-    print(text)
-    if options.json:
-        options.json.write_text(text + "\n", encoding="utf-8")
+    print(json.dumps(found, indent=1))
+    write_json(options.json, found)
 
 
 def of_this_device() -> dict[str, Any]:

@@ -25,6 +25,7 @@ import pages
 from comparison import cases, opencl
 from comparison.record import Elsewhere
 from harness import command
+from records import write_json
 
 Ops = Mapping[str, Callable[..., Any]]
 
@@ -65,10 +66,8 @@ def measure(options: argparse.Namespace) -> None:
         },
     }
     found["busy_elsewhere"] = elsewhere.cores()
-    text = json.dumps(found, indent=1)
-    print(text)
-    if options.json:
-        options.json.write_text(text + "\n", encoding="utf-8")
+    print(json.dumps(found, indent=1))
+    write_json(options.json, found)
 
 
 def setting() -> dict[str, Any]:

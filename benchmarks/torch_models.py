@@ -35,7 +35,7 @@ ENOUGH = 0.02  # seconds that a call is repeated for
 # A step of prefill takes longer than one of decode, and all of the larger batch do.
 FEWER = {("decode", 1): 1, ("decode", 8): 2, ("prefill", 1): 4, ("prefill", 8): 10}
 
-Timed = Callable[[], float]
+Timed = Callable[[str], float]
 table = functools.partial(tables.table, rule=" --- ")
 
 
@@ -140,7 +140,7 @@ def models(dtype: str, pairs: int) -> Iterator[dict[str, Any]]:
 
 
 def prefill(model: Any, prompt: Any) -> Timed:
-    def once() -> float:
+    def once(_: str) -> float:
         start = time.perf_counter()
         model(prompt, use_cache=True)
         return time.perf_counter() - start
@@ -152,7 +152,7 @@ def decode(model: Any, prompt: Any) -> Timed:
     read = model(prompt, use_cache=True)
     token, cache = read.logits[:, -1:].argmax(-1), read.past_key_values
 
-    def once() -> float:
+    def once(_: str) -> float:
         start = time.perf_counter()
         model(token, past_key_values=cache, use_cache=True).logits[:, -1:].argmax(-1)
         taken = time.perf_counter() - start
@@ -182,15 +182,20 @@ class Switch:
             module.__class__ = kind
 
 
-def in_turn(switch: Switch, once: Timed, pairs: int) -> dict[str, list[float]]:
-    """Time with and without the swap, either one first at random."""
-    seconds: dict[str, list[float]] = {BEFORE: [], AFTER: []}
-    order = [BEFORE, AFTER]
-    for number in range(-2, pairs):  # the first are to warm up
+def in_turn(
+    switch: Switch,
+    timed: Callable[[str], float],
+    rounds: int,
+    sides: tuple[str, ...] = (BEFORE, AFTER),
+) -> dict[str, list[float]]:
+    """Time each side, in random order."""
+    seconds: dict[str, list[float]] = {which: [] for which in sides}
+    order = list(sides)
+    for number in range(-2, rounds):  # the first are to warm up
         random.shuffle(order)
         for which in order:
-            switch.to(which)
-            taken = once()
+            switch.to(AFTER if which == AFTER else BEFORE)
+            taken = timed(which)
             if number >= 0:
                 seconds[which].append(float(f"{taken:.6g}"))
     switch.to(BEFORE)
@@ -220,7 +225,7 @@ def modules(model: Any, switch: Switch, shape: tuple[int, ...]) -> Iterator[dict
         if kind.startswith(("SiLU", "GELU")):
             continue  # inside an MLP that is swapped as a whole
 
-        def once(module: Any = module, x: Any = x) -> float:
+        def once(_: str, module: Any = module, x: Any = x) -> float:
             return per_call(lambda: module(x))
 
         process = medians(in_turn(switch, once, MODULE_ROUNDS))
@@ -239,7 +244,7 @@ def layers(rounds: int) -> Iterator[dict[str, Any]]:
         for rows in ROWS:
             x = torch.randn(rows, WIDTH)
 
-            def once(module: Any = layer, x: Any = x) -> float:
+            def once(_: str, module: Any = layer, x: Any = x) -> float:
                 return per_call(lambda: module(x))
 
             yield {"layer": repr(layer), "rows": rows, "seconds": in_turn(switch, once, rounds)}

@@ -13,7 +13,6 @@ import argparse
 import copy
 import json
 import math
-import random
 import statistics
 import sys
 import time
@@ -21,9 +20,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from harness import command
-from torch_models import AFTER, BEFORE, Switch, keep_memory, per_call, table
+from torch_models import AFTER, BEFORE, Switch, in_turn, keep_memory, per_call, table
 
 COMPILED = "compiled"
+SIDES = (BEFORE, AFTER, COMPILED)
 THREADS = (1, 2)
 SIZES = ((1, 768), (16, 768), (256, 768), (4096, 768), (256, 4096))
 # From so many rows on the goals hold.
@@ -106,7 +106,7 @@ def layers(rounds: int) -> Iterator[dict[str, Any]]:
                 "rows": rows,
                 "width": width,
                 "kept": kept,
-                "seconds": in_turn(switch, timed, (BEFORE, AFTER, COMPILED), rounds),
+                "seconds": in_turn(switch, timed, rounds, SIDES),
             }
 
 
@@ -157,8 +157,7 @@ def models(steps: int) -> Iterator[dict[str, Any]]:
             ) -> float:
                 return training_step(compiled if which == COMPILED else model, ids)
 
-            sides = (BEFORE, AFTER, COMPILED)
-            seconds = in_turn(Switch(model), timed, sides, steps, warm_up=2)
+            seconds = in_turn(Switch(model), timed, steps, SIDES)
             yield {"model": name, "dtype": dtype, "seconds": seconds}
 
 
@@ -172,27 +171,6 @@ def training_step(model: Any, ids: Any) -> float:
             each.sub_(1e-3 * each.grad)
             each.grad = None
     return time.perf_counter() - start
-
-
-def in_turn(
-    switch: Switch,
-    timed: Callable[[str], float],
-    sides: tuple[str, ...],
-    rounds: int,
-    warm_up: int = 1,
-) -> dict[str, list[float]]:
-    """Time each side, in random order."""
-    seconds: dict[str, list[float]] = {which: [] for which in sides}
-    order = list(sides)
-    for number in range(-warm_up, rounds):
-        random.shuffle(order)
-        for which in order:
-            switch.to(AFTER if which == AFTER else BEFORE)
-            taken = timed(which)
-            if number >= 0:
-                seconds[which].append(float(f"{taken:.5g}"))
-    switch.to(BEFORE)
-    return seconds
 
 
 def blocks(content: dict[str, Any]) -> dict[str, str]:

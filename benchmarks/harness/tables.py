@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["table"]
+__all__ = ["shape_text", "table"]
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], rule: str = "---") -> str:
@@ -11,3 +11,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]], rule: str = "--
     if not lines:
         return "Not measured."
     return "\n".join([f"| {' | '.join(head)} |", "|" + f"{rule}|" * len(head), *lines])
+
+
+def shape_text(shape: Iterable[int]) -> str:
+    """Return a shape as in ``(128, 4096)``."""
+    return f"({', '.join(map(str, shape))})"
