@@ -1,10 +1,10 @@
 """The command line of benchmarks whose records give blocks of docs/decode_performance.md."""
 
-import argparse
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from harness import command
 
 __all__ = ["run", "setting_of"]
 
@@ -34,15 +34,12 @@ def run(
     nargs : str, optional
         How many models there are, as argparse writes it; one by default.
     """
-    parser = argparse.ArgumentParser(description=(about or "").partition("\n")[0])
+    parser = command.parser(about)
     parser.add_argument("model", nargs=nargs, type=Path, help="a GGUF file")
-    parser.add_argument("--json", type=Path, help="write the figures here")
     parser.add_argument("--rounds", type=int, default=rounds, help="default: %(default)s")
     options = parser.parse_args()
     record = measure(options.model, options.rounds)
-    print("\n\n".join(blocks(record).values()))
-    if options.json is not None:
-        options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    command.show(record, blocks, options.json)
 
 
 def setting_of(record: Record) -> str:

@@ -25,6 +25,7 @@ from typing import Any
 
 from decode_peers.cases import CASES, ENGINES, MODELS
 from decode_peers.kinds import KINDS
+from harness import command
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "decode_performance.md"
@@ -34,8 +35,7 @@ MODULES = sorted({engine.module for engine in ENGINES.values()})
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--json", type=Path, help="write the figures here, after each round")
+    parser = command.parser(__doc__)
     parser.add_argument("--report", action="store_true", help="bring the page up to date")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))

@@ -13,14 +13,13 @@ written to --folder, 0.7 GB, where they stay. benchmarks/decode_models.py --repo
 up to date.
 """
 
-import argparse
 import dataclasses
-import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from harness import command
 from rank_runs import tables
 from rank_runs.cost import step_of
 from rank_runs.jobs import Job
@@ -36,8 +35,7 @@ EXCHANGES = 400  # steps of 64 allreduces each
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--json", type=Path, help="write the figures here")
+    parser = command.parser(__doc__)
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--rounds", type=int, default=15, help="default: %(default)s")
     parser.add_argument("--folder", type=Path, default=ROOT / ".benchmarks" / "decode")
@@ -49,9 +47,7 @@ def main() -> None:
     paths = {name: str(file_of(cases.MODELS[name], options.folder)) for name in options.models}
     launcher = [*shlex.split(options.mpiexec), "-n", str(RANKS)]
     record = measure(paths, launcher, options.rounds)
-    print("\n\n".join(blocks(record).values()))
-    if options.json is not None:
-        options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    command.show(record, blocks, options.json)
 
 
 def measure(

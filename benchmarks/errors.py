@@ -9,7 +9,6 @@ come from the names of the cases.
 """
 
 import argparse
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ def main() -> None:
     what.add_argument("--report", type=Path, help="bring docs/accuracy.md up to date with a file")
     given = parser.parse_args()
     if given.json:
-        given.json.write_text(as_text(measure_all()), encoding="utf-8")
+        records.write(given.json, records.as_lines(measure_all(), ["cells"]))
     else:
         record = read(given.report)
         update(PAGE, blocks(record))
@@ -100,14 +99,6 @@ def largest_errors(
 
 def _has(backend: str, variant: Variant) -> bool:
     return variant.op.name in tensor_ops.get_backend_info(backend)["ops"]
-
-
-def as_text(record: dict[str, Any]) -> str:
-    """Return a record as JSON, with a line for each cell."""
-    head = {key: value for key, value in record.items() if key != "cells"}
-    lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in head.items()]
-    cells = ",\n".join(json.dumps(cell) for cell in record["cells"])
-    return "{\n" + ",\n".join(lines) + f',\n"cells": [\n{cells}\n]\n}}\n'
 
 
 def _mixtures(variant: Variant, dtype: str) -> list[tuple[str, ...]]:

@@ -18,6 +18,7 @@ import numpy as np
 
 import pages
 import tensor_ops_cpp
+from records import write_json
 from tensor_ops.ops import OPS
 from threads import DTYPES, facts
 
@@ -133,9 +134,8 @@ def main():
                 found += measure(op, half, rows)
                 for each in found[-len(OPS[op].mixtures) - 1 :]:
                     print(each, flush=True)
-    if options.json:
-        record = {**facts(), "threads": 1, "n": N, "calls": found}
-        options.json.write_text(json.dumps(record, indent=1) + "\n")
+    record = {**facts(), "threads": 1, "n": N, "calls": found}
+    write_json(options.json, record)
 
 
 if __name__ == "__main__":

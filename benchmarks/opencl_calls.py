@@ -11,9 +11,6 @@ import argparse
 import datetime
 import functools
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +20,8 @@ import opencl_limits
 import pages
 from comparison import opencl
 from comparison.record import Elsewhere
+from harness import command
+from records import write_json
 from tensor_ops import machine
 
 PAGE_SIZE = 4096
@@ -32,8 +31,7 @@ WITHIN_A_PAGE = 64
 
 def main() -> None:
     """Measure, print and keep."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path, help="where to keep the figures")
+    parser = command.parser(__doc__)
     parser.add_argument("--report", type=Path, help="show kept figures on the page, and no more")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -56,25 +54,14 @@ def measure(options: argparse.Namespace) -> None:
         "cpu": facts["cpu"],
         "cores": facts["usable_cpus"],
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "devices": [in_process(index) for index in devices],
+        "devices": [
+            command.figures_of(__file__, "--here", TENSOR_OPS_OPENCL_DEVICE=index)
+            for index in devices
+        ],
         "busy_elsewhere": elsewhere.cores(),
     }
-    text = json.dumps(found, indent=1)
-    print(text)
-    if options.json:
-        options.json.write_text(text + "\n", encoding="utf-8")
-
-
-def in_process(index: str) -> dict[str, Any]:
-    """Measure one device in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", __file__, "--here"],
-        env=os.environ | {"TENSOR_OPS_OPENCL_DEVICE": index},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return json.loads(done.stdout)  # type: ignore[no-any-return]
+    print(json.dumps(found, indent=1))
+    write_json(options.json, found)
 
 
 def of_this_device() -> dict[str, Any]:

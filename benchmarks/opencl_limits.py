@@ -13,10 +13,7 @@ import argparse
 import datetime
 import functools
 import json
-import os
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -27,6 +24,8 @@ import numpy as np
 import pages
 from comparison import cases, opencl
 from comparison.record import Elsewhere
+from harness import command
+from records import write_json
 
 Ops = Mapping[str, Callable[..., Any]]
 
@@ -37,8 +36,7 @@ LARGE = {(2048, 4096): ("float32", "float16", "bfloat16", "float64"), (8192, 819
 
 def main() -> None:
     """Measure, print and keep."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path, help="where to keep the figures")
+    parser = command.parser(__doc__)
     parser.add_argument("--report", type=Path, help="show kept figures on the page, and no more")
     parser.add_argument("--level", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -62,13 +60,14 @@ def measure(options: argparse.Namespace) -> None:
         "launch_us": launches(),
         "one_row_us": one_row(),
         "beside_numpy": beside_numpy(),
-        "beside_cpp": {level: in_process(level) for level in opencl.LEVELS},
+        "beside_cpp": {
+            level: command.figures_of(__file__, "--level", level, TENSOR_OPS_CPP_ISA=level)
+            for level in opencl.LEVELS
+        },
     }
     found["busy_elsewhere"] = elsewhere.cores()
-    text = json.dumps(found, indent=1)
-    print(text)
-    if options.json:
-        options.json.write_text(text + "\n", encoding="utf-8")
+    print(json.dumps(found, indent=1))
+    write_json(options.json, found)
 
 
 def setting() -> dict[str, Any]:
@@ -201,18 +200,6 @@ def seconds(call: Callable[[], Any], count: int) -> float:
     for _ in range(count):
         call()
     return (time.perf_counter() - start) / count
-
-
-def in_process(level: str) -> list[dict[str, Any]]:
-    """Compare in a process whose C++ backend is capped at a level."""
-    done = subprocess.run(
-        [sys.executable, __file__, "--level", level],
-        env=os.environ | {"TENSOR_OPS_CPP_ISA": level},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
 if __name__ == "__main__":

@@ -5,12 +5,13 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from tensor_ops import machine
 
-__all__ = ["origin", "read", "rounded", "without_paths", "write"]
+__all__ = ["as_lines", "origin", "read", "rounded", "without_paths", "write", "write_json"]
 
 ROOT = Path(__file__).parents[1]
 # More digits than these are noise.
@@ -33,6 +34,36 @@ def write(path: Path, text: str) -> None:
     part = path.with_name(f"{path.name}.part")
     part.write_text(text, encoding="utf-8")
     os.replace(part, path)
+
+
+def write_json(path: Path | None, content: object) -> None:
+    """Write a short record as indented JSON, if there is a file to write it to."""
+    if path is not None:
+        write(path, json.dumps(content, indent=1) + "\n")
+
+
+def as_lines(content: dict[str, Any], long: Collection[str], **options: Any) -> str:
+    """Return JSON with a line for each key, and for each entry of what is long.
+
+    Parameters
+    ----------
+    content : dict
+    long : collection of str
+        The keys of lists and dicts whose entries have lines of their own.
+    **options
+        Of `json.dumps`, for these entries.
+    """
+    lines = []
+    for key, value in content.items():
+        if key not in long:
+            inner = json.dumps(value)
+        elif isinstance(value, list):
+            inner = "[\n" + ",\n".join(json.dumps(each, **options) for each in value) + "\n]"
+        else:
+            entries = (f"{json.dumps(k)}: {json.dumps(v, **options)}" for k, v in value.items())
+            inner = "{\n" + ",\n".join(entries) + "\n}"
+        lines.append(f"{json.dumps(key)}: {inner}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def read(path: Path, format_: int) -> dict[str, Any]:

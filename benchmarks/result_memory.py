@@ -6,15 +6,14 @@ caller keeps. A limit of 0 turns the pool off, so that results are NumPy's.
     python benchmarks/result_memory.py --json benchmarks/results/result_memory.json
 """
 
-import argparse
-import json
 import statistics
 import time
-from pathlib import Path
 
 import numpy as np
 
 import tensor_ops_cpp
+from harness import command
+from records import write_json
 from threads import facts
 
 N = 4096
@@ -62,17 +61,15 @@ def measure(rows, rounds):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", type=Path)
+    parser = command.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=25)
     options = parser.parse_args()
     sizes = []
     for rows in ROWS:
         sizes.append(measure(rows, options.rounds))
         print(sizes[-1], flush=True)
-    if options.json:
-        report = {**facts(), "rounds": options.rounds, "sizes": sizes}
-        options.json.write_text(json.dumps(report, indent=1) + "\n")
+    report = {**facts(), "rounds": options.rounds, "sizes": sizes}
+    write_json(options.json, report)
 
 
 if __name__ == "__main__":

@@ -8,17 +8,16 @@ PyTorch's own function for the op stands beside them.
     python benchmarks/threads_of_pytorch.py --json benchmarks/results/threads_of_pytorch.json
 """
 
-import argparse
 import functools
-import json
 import random
 import statistics
 import time
-from pathlib import Path
 
 import torch
 
 import tensor_ops_cpp
+from harness import command
+from records import write_json
 from threads import facts
 
 THREADS = 2
@@ -34,8 +33,7 @@ SITUATIONS = {
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--json", type=Path, help="write the figures here")
+    parser = command.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=15, help="blocks of each kind")
     options = parser.parse_args()
     torch.set_num_threads(THREADS)
@@ -52,9 +50,8 @@ def main():
         ]
     for each in figures:
         print(each["situation"], each["shape"], each["microseconds"])
-    if options.json:
-        content = facts() | {"torch": torch.__version__, "figures": figures}
-        options.json.write_text(json.dumps(content, indent=1) + "\n")
+    content = facts() | {"torch": torch.__version__, "figures": figures}
+    write_json(options.json, content)
 
 
 def measure(before, shape, options):

@@ -11,15 +11,14 @@ machine may double in between.
     nox -s bench_torch -- torch_decoder --json benchmarks/results/torch_decoder.json
 """
 
-import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from records import origin, read, rounded, write
+from harness import command
+from records import origin, read, rounded
 from torch_models import BATCHES, DTYPES, HEADS, HIDDEN, INTERMEDIATE, LAYERS, VOCABULARY, table
 
 FORMAT = 3
@@ -31,16 +30,13 @@ Generate = Callable[[Any, int], Any]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--json", type=Path, help="write the figures here")
+    parser = command.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="times that each is timed")
     parser.add_argument("--layers", type=int, default=LAYERS, help="of the model")
     parser.add_argument("--without-compiled", action="store_true", help="leave torch.compile out")
     options = parser.parse_args()
     content = measure(options.rounds, options.layers, compiled=not options.without_compiled)
-    print("\n\n".join(blocks(content).values()))
-    if options.json is not None:
-        write(options.json, json.dumps(content, indent=1) + "\n")
+    command.show(content, blocks, options.json)
 
 
 def measure(rounds: int, layers: int, *, compiled: bool) -> dict[str, Any]:

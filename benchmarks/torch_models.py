@@ -17,12 +17,12 @@ import json
 import math
 import random
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any
+
+from harness import command, tables
 
 HIDDEN, LAYERS, HEADS, INTERMEDIATE, VOCABULARY = 1024, 8, 16, 2816, 32000
 PROMPT = 128
@@ -35,12 +35,12 @@ ENOUGH = 0.02  # seconds that a call is repeated for
 # A step of prefill takes longer than one of decode, and all of the larger batch do.
 FEWER = {("decode", 1): 1, ("decode", 8): 2, ("prefill", 1): 4, ("prefill", 8): 10}
 
-Timed = Callable[[], float]
+Timed = Callable[[str], float]
+table = functools.partial(tables.table, rule=" --- ")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--json", type=Path, help="write the figures here")
+    parser = command.parser(__doc__)
     parser.add_argument("--processes", type=int, default=11, help="in which models are timed")
     parser.add_argument("--pairs", type=int, default=48, help="steps of either side in each")
     parser.add_argument("--rounds", type=int, default=15, help="times that a layer is timed")
@@ -50,9 +50,7 @@ def main() -> None:
         json.dump(time_models(options.pairs), sys.stdout)
         return
     content = measure(options.processes, options.pairs, options.rounds)
-    print("\n\n".join(blocks(content).values()))
-    if options.json is not None:
-        options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    command.show(content, blocks, options.json)
 
 
 def measure(processes: int, pairs: int, rounds: int) -> dict[str, Any]:
@@ -62,7 +60,9 @@ def measure(processes: int, pairs: int, rounds: int) -> dict[str, Any]:
 
     from threads import facts
 
-    figures: dict[str, Any] = {"models": combined([other_process(pairs) for _ in range(processes)])}
+    words = (__file__, "--one-process", "--pairs", str(pairs))
+    found = [command.figures_of(*words) for _ in range(processes)]
+    figures: dict[str, Any] = {"models": combined(found)}
     keep_memory()
     with torch.inference_mode():
         figures["layers"] = list(layers(rounds))
@@ -82,12 +82,6 @@ def keep_memory() -> None:
         trim_threshold, mmap_threshold = -1, -3  # of malloc.h
         mallopt(trim_threshold, 2**31 - 1)
         mallopt(mmap_threshold, 2**25)
-
-
-def other_process(pairs: int) -> Any:
-    """Return what `time_models` measures in a process of its own."""
-    command = [sys.executable, __file__, "--one-process", "--pairs", str(pairs)]
-    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
 
 
 def time_models(pairs: int) -> list[dict[str, Any]]:
@@ -146,7 +140,7 @@ def models(dtype: str, pairs: int) -> Iterator[dict[str, Any]]:
 
 
 def prefill(model: Any, prompt: Any) -> Timed:
-    def once() -> float:
+    def once(_: str) -> float:
         start = time.perf_counter()
         model(prompt, use_cache=True)
         return time.perf_counter() - start
@@ -158,7 +152,7 @@ def decode(model: Any, prompt: Any) -> Timed:
     read = model(prompt, use_cache=True)
     token, cache = read.logits[:, -1:].argmax(-1), read.past_key_values
 
-    def once() -> float:
+    def once(_: str) -> float:
         start = time.perf_counter()
         model(token, past_key_values=cache, use_cache=True).logits[:, -1:].argmax(-1)
         taken = time.perf_counter() - start
@@ -188,15 +182,20 @@ class Switch:
             module.__class__ = kind
 
 
-def in_turn(switch: Switch, once: Timed, pairs: int) -> dict[str, list[float]]:
-    """Time with and without the swap, either one first at random."""
-    seconds: dict[str, list[float]] = {BEFORE: [], AFTER: []}
-    order = [BEFORE, AFTER]
-    for number in range(-2, pairs):  # the first are to warm up
+def in_turn(
+    switch: Switch,
+    timed: Callable[[str], float],
+    rounds: int,
+    sides: tuple[str, ...] = (BEFORE, AFTER),
+) -> dict[str, list[float]]:
+    """Time each side, in random order."""
+    seconds: dict[str, list[float]] = {which: [] for which in sides}
+    order = list(sides)
+    for number in range(-2, rounds):  # the first are to warm up
         random.shuffle(order)
         for which in order:
-            switch.to(which)
-            taken = once()
+            switch.to(AFTER if which == AFTER else BEFORE)
+            taken = timed(which)
             if number >= 0:
                 seconds[which].append(float(f"{taken:.6g}"))
     switch.to(BEFORE)
@@ -226,7 +225,7 @@ def modules(model: Any, switch: Switch, shape: tuple[int, ...]) -> Iterator[dict
         if kind.startswith(("SiLU", "GELU")):
             continue  # inside an MLP that is swapped as a whole
 
-        def once(module: Any = module, x: Any = x) -> float:
+        def once(_: str, module: Any = module, x: Any = x) -> float:
             return per_call(lambda: module(x))
 
         process = medians(in_turn(switch, once, MODULE_ROUNDS))
@@ -245,7 +244,7 @@ def layers(rounds: int) -> Iterator[dict[str, Any]]:
         for rows in ROWS:
             x = torch.randn(rows, WIDTH)
 
-            def once(module: Any = layer, x: Any = x) -> float:
+            def once(_: str, module: Any = layer, x: Any = x) -> float:
                 return per_call(lambda: module(x))
 
             yield {"layer": repr(layer), "rows": rows, "seconds": in_turn(switch, once, rounds)}
@@ -369,11 +368,6 @@ def _times(seconds: dict[str, list[float]]) -> str:
 
 def _microseconds(seconds: Iterable[float]) -> str:
     return f"{1e6 * statistics.median(seconds):.1f} µs"
-
-
-def table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:
-    lines = [head, ("---",) * len(head), *rows]
-    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
 if __name__ == "__main__":

@@ -7,17 +7,15 @@ nox -s bench_torch -- torch_parts --json benchmarks/results/torch_parts.json
 nox -s bench_torch -- torch_page
 """
 
-import argparse
 import copy
 import functools
-import json
 import random
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+from harness import command
 from torch_models import WIDTH, per_call, table
 
 FEW_ROWS, THREADS = (1, 16), (1, 2)
@@ -25,15 +23,12 @@ CALLS = 20  # of each layer in a turn
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--json", type=Path, help="write the figures here")
+    parser = command.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=15, help="times that each call is timed")
     parser.add_argument("--turns", type=int, default=1500, help="turns with gradients")
     options = parser.parse_args()
     content = measure(options.rounds, options.turns)
-    print(*blocks(content).values(), sep="\n")
-    if options.json is not None:
-        options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    command.show(content, blocks, options.json)
 
 
 def measure(rounds: int, turns: int) -> dict[str, Any]:

@@ -13,18 +13,17 @@ import argparse
 import copy
 import json
 import math
-import random
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-from torch_models import AFTER, BEFORE, Switch, keep_memory, per_call, table
+from harness import command
+from torch_models import AFTER, BEFORE, Switch, in_turn, keep_memory, per_call, table
 
 COMPILED = "compiled"
+SIDES = (BEFORE, AFTER, COMPILED)
 THREADS = (1, 2)
 SIZES = ((1, 768), (16, 768), (256, 768), (4096, 768), (256, 4096))
 # From so many rows on the goals hold.
@@ -39,8 +38,7 @@ Sides = dict[str, Callable[[], float]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--json", type=Path, help="write the figures here")
+    parser = command.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=9, help="times that each side is timed")
     parser.add_argument("--steps", type=int, default=12, help="training steps of each side")
     parser.add_argument("--threads", type=int, help=argparse.SUPPRESS)
@@ -49,9 +47,7 @@ def main() -> None:
         json.dump(time_all(options.threads, options.rounds, options.steps), sys.stdout)
         return
     content = measure(options.rounds, options.steps)
-    print("\n\n".join(blocks(content).values()))
-    if options.json is not None:
-        options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    command.show(content, blocks, options.json)
 
 
 def measure(rounds: int, steps: int) -> dict[str, Any]:
@@ -65,9 +61,7 @@ def measure(rounds: int, steps: int) -> dict[str, Any]:
     by_threads = []
     for threads in THREADS:
         given = ("--threads", str(threads), "--rounds", str(rounds), "--steps", str(steps))
-        command = [sys.executable, __file__, *given]
-        found = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
-        by_threads.append({"threads": threads, **json.loads(found)})
+        by_threads.append({"threads": threads, **command.figures_of(__file__, *given)})
     return facts() | versions | {"by_threads": by_threads}
 
 
@@ -112,7 +106,7 @@ def layers(rounds: int) -> Iterator[dict[str, Any]]:
                 "rows": rows,
                 "width": width,
                 "kept": kept,
-                "seconds": in_turn(switch, timed, (BEFORE, AFTER, COMPILED), rounds),
+                "seconds": in_turn(switch, timed, rounds, SIDES),
             }
 
 
@@ -163,8 +157,7 @@ def models(steps: int) -> Iterator[dict[str, Any]]:
             ) -> float:
                 return training_step(compiled if which == COMPILED else model, ids)
 
-            sides = (BEFORE, AFTER, COMPILED)
-            seconds = in_turn(Switch(model), timed, sides, steps, warm_up=2)
+            seconds = in_turn(Switch(model), timed, steps, SIDES)
             yield {"model": name, "dtype": dtype, "seconds": seconds}
 
 
@@ -178,27 +171,6 @@ def training_step(model: Any, ids: Any) -> float:
             each.sub_(1e-3 * each.grad)
             each.grad = None
     return time.perf_counter() - start
-
-
-def in_turn(
-    switch: Switch,
-    timed: Callable[[str], float],
-    sides: tuple[str, ...],
-    rounds: int,
-    warm_up: int = 1,
-) -> dict[str, list[float]]:
-    """Time each side, in random order."""
-    seconds: dict[str, list[float]] = {which: [] for which in sides}
-    order = list(sides)
-    for number in range(-warm_up, rounds):
-        random.shuffle(order)
-        for which in order:
-            switch.to(AFTER if which == AFTER else BEFORE)
-            taken = timed(which)
-            if number >= 0:
-                seconds[which].append(float(f"{taken:.5g}"))
-    switch.to(BEFORE)
-    return seconds
 
 
 def blocks(content: dict[str, Any]) -> dict[str, str]:

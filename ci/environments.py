@@ -349,7 +349,7 @@ def run_mypy(session: nox.Session) -> None:
     programs = [f"tools/{name}.py" for name in ("gpu_check", "gpu_prepare", "portable")]
     checked += ["noxfile.py", "ci", "docs/_extensions", *programs]
     session.run("mypy", *checked, env={"MYPYPATH": sources})
-    benchmarks = ["-p", "comparison", "-m", "errors", "-m", "gpu.report"]
+    benchmarks = ["-p", "harness", "-p", "comparison", "-m", "errors", "-m", "gpu.report"]
     benchmarks += ["-m", "decode_peers.tables", "-m", "decode_peers.picture", "-p", "decode_cuda"]
     session.run("mypy", *benchmarks, env={"MYPYPATH": "packages/tensor-ops/src:benchmarks"})
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from comparison.cases import Case, moved_bytes
-from comparison.process import PeerProcess, WorkerLostError
+from comparison.process import PeerProcess
 from comparison.record import Record
 from comparison.timing import calls_that_fill, is_short
+from harness.process import WorkerLostError
 
 __all__ = ["FLOOR", "PEERS", "measure", "ask", "rounds_in_time", "take_turns"]
 

@@ -3,12 +3,12 @@
 import math
 import statistics
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from comparison.cases import ALLOCATED, REUSED
 from comparison.results import Cell, Ratio, Results
+from harness.goals import Finding
 
-__all__ = ["Finding", "findings"]
+__all__ = ["findings"]
 
 THREADS = 2
 ONE_ROW = (1, 4096)
@@ -23,53 +23,6 @@ OF_COPY_FLOAT32 = {
     "softmax": {(2048, 4096): 0.7, (8192, 4096): 0.7},
 }
 OF_COPY_FLOAT32_OTHERS = {(2048, 4096): 0.85, (8192, 4096): 0.8}
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One figure beside what it should be.
-
-    Attributes
-    ----------
-    goal : str
-    what : str
-        The op with its variant, or the ops that a mean is over.
-    dtype : str
-    shape : tuple of int
-    wanted : float
-    found : float
-    low, high : float or None
-        The 95% confidence interval of what was found.
-    against : str
-        The entry that was the fastest, or the copy; empty for means.
-    of_copy : float or None
-        Our fraction of the best copy's speed; None for means.
-    """
-
-    goal: str
-    what: str
-    dtype: str
-    shape: tuple[int, ...]
-    wanted: float
-    found: float
-    low: float | None = None
-    high: float | None = None
-    against: str = ""
-    of_copy: float | None = None
-
-    @property
-    def met(self) -> bool:
-        return self.found >= self.wanted
-
-    @property
-    def clearly_missed(self) -> bool:
-        """Whether all of the interval is below what is wanted."""
-        return (self.found if self.high is None else self.high) < self.wanted
-
-    @property
-    def lacking(self) -> float:
-        """By what part of what is wanted it is missed; negative if it is met."""
-        return 1 - self.found / self.wanted
 
 
 def findings(results: Results) -> list[Finding]:

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from comparison.tables import disturbance, table
+from comparison.tables import disturbance
+from harness.tables import shape_text, table
 
 __all__ = [
     "CALLS",
@@ -131,7 +132,7 @@ def _goals(record: dict[str, Any]) -> str:
 def _shares(goal: str, rows: Sequence[Row], wanted: float) -> tuple[str, str, str]:
     worst = min(rows, key=lambda row: row["ratio"])
     met = sum(row["ratio"] >= wanted for row in rows)
-    name = f"{worst['op']} {worst['dtype']} {_shape(worst['shape'])}"
+    name = f"{worst['op']} {worst['dtype']} {shape_text(worst['shape'])}"
     return goal, f"{met} of {len(rows)}", f"{name}: {worst['ratio']:.2f}"
 
 
@@ -179,12 +180,8 @@ def _beside_cpp(levels: dict[str, list[Row]]) -> str:
         )
         for op in _in_order(op for op, *_ in shares)
     ]
-    return table(("op", *(f"{dtype} {_shape(shape)}" for dtype, shape in columns)), rows)
+    return table(("op", *(f"{dtype} {shape_text(shape)}" for dtype, shape in columns)), rows)
 
 
 def _in_order(values: Iterable[Any]) -> list[Any]:
     return list(dict.fromkeys(values))
-
-
-def _shape(shape: Sequence[int]) -> str:
-    return f"({', '.join(map(str, shape))})"

@@ -1,6 +1,5 @@
 """What was measured, as JSON: the machine, the versions, the errors, and one line for each cell."""
 
-import json
 import os
 import re
 import time
@@ -89,7 +88,8 @@ class Record:
 
     def write(self, path: Path) -> None:
         """Write everything, in the place of an older file only when it is complete."""
-        records.write(path, _text(self.content))
+        long = ("cells", "errors", "unsupported")
+        records.write(path, records.as_lines(self.content, long, separators=(",", ":")))
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -129,25 +129,6 @@ def _busy_seconds() -> float | None:
 def _own_seconds() -> float:
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
-
-
-def _text(content: dict[str, Any]) -> str:
-    """Return JSON with a line for each key, and for each entry of what is long."""
-    lines = []
-    for key, value in content.items():
-        if key == "cells":
-            inner = ",\n".join(map(_compact, value))
-            lines.append(f'"cells": [\n{inner}\n]')
-        elif key in ("errors", "unsupported"):
-            inner = ",\n".join(f"{json.dumps(k)}: {_compact(v)}" for k, v in value.items())
-            lines.append(f'"{key}": {{\n{inner}\n}}')
-        else:
-            lines.append(f'"{key}": {json.dumps(value)}')
-    return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def _compact(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
 
 
 def _kind(case: Case) -> str:

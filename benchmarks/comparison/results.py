@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from comparison.cases import MODES, REUSED, Case
 from comparison.driver import FLOOR
 from comparison.timing import is_short
-from tensor_ops.timing import median_interval
+from harness.rounds import figure
 
 __all__ = ["OURS", "Cell", "Ratio", "Results"]
 
@@ -55,12 +55,9 @@ class Cell:
 
     def ratio(self, entry: str) -> Ratio | None:
         """Return how many times as long as ours an entry takes."""
-        if not self.rounds.get(entry) or not self.rounds.get(OURS):
-            return None
-        pairs = zip(self.rounds[entry], self.rounds[OURS], strict=False)
-        ratios = [theirs / ours for theirs, ours in pairs]
-        low, high = median_interval(ratios) or (None, None)
-        return Ratio(statistics.median(ratios), low, high, entry)
+        rounds = self.rounds.get(entry, ()), self.rounds.get(OURS, ())
+        found = figure(lambda theirs, ours: theirs / ours, *rounds)
+        return Ratio(*found, entry) if found else None
 
     def of_peer(self, peer: str) -> Ratio | None:
         """Return the ratio of the fastest way of a peer."""

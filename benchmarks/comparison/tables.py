@@ -1,17 +1,19 @@
 """The figures of a record as tables in Markdown."""
 
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from comparison.cases import ALLOCATED, MODES, REUSED, moved_bytes
 from comparison.driver import FEWEST_ROUNDS
-from comparison.goals import LARGE, ONE_ROW, ONE_ROW_GOAL, THREADS, Finding, findings
+from comparison.goals import LARGE, ONE_ROW, ONE_ROW_GOAL, THREADS, findings
 from comparison.results import DISPATCHED, OURS, Cell, Ratio, Results, owner
+from harness.goals import Finding, goal_table
+from harness.tables import shape_text, table
 from tensor_ops.timing import format_time
 from tensor_ops.variants import VARIANTS
 
-__all__ = ["blocks", "disturbance", "every_cell", "summary", "table"]
+__all__ = ["blocks", "disturbance", "every_cell", "summary"]
 
 NOTHING = "—"
 # Cores that other processes may keep busy without showing in the figures.
@@ -24,7 +26,7 @@ def blocks(results: Results) -> dict[str, str]:
     shapes = results.values("shape", threads=THREADS, dtype="float32")
     made = {
         "setting": setting(results),
-        "goals": goals(findings(results)),
+        "goals": goal_table(findings(results)),
         "missed": missed(results, findings(results)),
         "arithmetic": arithmetic(results),
         "copies": copies(results),
@@ -36,13 +38,13 @@ def blocks(results: Results) -> dict[str, str]:
         "errors": errors(results),
         "absent": absent(results),
     }
-    return made | {f"float32 {_shape(shape)}": by_op(results, shape) for shape in shapes}
+    return made | {f"float32 {shape_text(shape)}": by_op(results, shape) for shape in shapes}
 
 
 def summary(results: Results) -> str:
     """Return the goals, those that are missed, and the means, for the terminal."""
     found = findings(results)
-    return "\n\n".join([goals(found), missed(results, found), means(results)])
+    return "\n\n".join([goal_table(found), missed(results, found), means(results)])
 
 
 def every_cell(results: Results) -> str:
@@ -52,7 +54,7 @@ def every_cell(results: Results) -> str:
         case, fastest, copy = cell.case, cell.fastest_peer(), cell.of_copy()
         rows.append(
             (
-                *(case.variant, case.dtype, _shape(case.shape), str(case.threads)),
+                *(case.variant, case.dtype, shape_text(case.shape), str(case.threads)),
                 _mode(case.mode),
                 format_time(cell.ours) if cell.ours is not None else NOTHING,
                 _error(results, cell, OURS),
@@ -127,27 +129,6 @@ def disturbance(cores: float | None) -> str:
     return f"**{text}, so these figures are of little worth**" if cores > QUIET else text
 
 
-def goals(found: Sequence[Finding]) -> str:
-    """Return how many figures meet each goal, and the one that is furthest from it.
-
-    Clearly missed is what its whole interval misses.
-    """
-    rows = []
-    for goal in dict.fromkeys(each.goal for each in found):
-        own = [each for each in found if each.goal == goal]
-        worst = max(own, key=lambda each: each.lacking)
-        rows.append(
-            (
-                goal,
-                f"{sum(each.met for each in own)} of {len(own)}",
-                str(sum(each.clearly_missed for each in own)),
-                f"{worst.what} {worst.dtype} {_shape(worst.shape)}",
-                f"{worst.found:.2f} of {worst.wanted:g}",
-            )
-        )
-    return table(("goal", "met", "clearly missed", "furthest from it", "which has"), rows)
-
-
 def missed(results: Results, found: Sequence[Finding]) -> str:
     """Return the figures that miss their goal."""
     rows = [
@@ -155,7 +136,7 @@ def missed(results: Results, found: Sequence[Finding]) -> str:
             each.goal,
             each.what,
             each.dtype,
-            _shape(each.shape),
+            shape_text(each.shape),
             f"{each.wanted:g}",
             f"{each.found:.2f}{_interval(each.low, each.high)}",
             f"{each.lacking:.0%}",
@@ -185,7 +166,7 @@ def arithmetic(results: Results) -> str:
             row = next(results.cells(**wanted, shape=ONE_ROW), None)
             cells = [next(results.cells(**wanted, shape=shape), None) for shape in shapes]
             rows.append((variant, dtype, *(_share(cell, row) for cell in cells)))
-    return table(("op", "dtype", *map(_shape, shapes)), rows)
+    return table(("op", "dtype", *map(shape_text, shapes)), rows)
 
 
 def _share(cell: Cell | None, row: Cell | None) -> str:
@@ -204,7 +185,7 @@ def copies(results: Results) -> str:
         wanted = {"variant": "silu", "dtype": dtype, "threads": THREADS, "mode": REUSED}
         cells = [next(results.cells(**wanted, shape=shape), None) for shape in shapes]
         rows.append((dtype, *map(_bandwidth, cells)))
-    return table(("dtype", *map(_shape, shapes)), rows)
+    return table(("dtype", *map(shape_text, shapes)), rows)
 
 
 def _bandwidth(cell: Cell | None) -> str:
@@ -248,7 +229,7 @@ def claim(results: Results) -> str:
             cell = next(results.cells(**wanted, mode=ALLOCATED), None)
             ratios.append(_times(cell.of_peer("numpy") if cell else None))
         rows.append((variant, claimed, *ratios))
-    return table(("op", "claimed", *map(_shape, shapes)), rows)
+    return table(("op", "claimed", *map(shape_text, shapes)), rows)
 
 
 def means(results: Results, threads: int = THREADS) -> str:
@@ -262,7 +243,7 @@ def means(results: Results, threads: int = THREADS) -> str:
                 for shape in shapes
             ]
             rows.append((dtype, _mode(mode), *map(_mean, cells)))
-    return table(("dtype", "result", *map(_shape, shapes)), rows)
+    return table(("dtype", "result", *map(shape_text, shapes)), rows)
 
 
 def _mean(cells: Iterable[Cell]) -> str:
@@ -359,19 +340,3 @@ def _mode(mode: str) -> str:
 
 def _interval(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f" ({low:.2f} to {high:.2f})"
-
-
-def _shape(shape: tuple[int, ...]) -> str:
-    return "(" + ", ".join(map(str, shape)) + ")"
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return rows under a head in Markdown."""
-    return "\n".join(_lines(head, rows)) if rows else "Not measured."
-
-
-def _lines(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield f"| {' | '.join(head)} |"
-    yield "|" + "---|" * len(head)
-    for row in rows:
-        yield f"| {' | '.join(row)} |"

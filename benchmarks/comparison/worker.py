@@ -1,25 +1,17 @@
-"""The process of one peer: a line of JSON in, a line of JSON out.
-
-python -m comparison.worker PEER THREADS
-
-What stands in `ANSWERS` can be asked for: ``{"ask": "prepare", ...}``. Exceptions of a peer are
-answers too; only a crash of the process is not.
-"""
+"""The process of one peer: python -m comparison.worker PEER THREADS."""
 
 import functools
 import gc
 import importlib
 import importlib.metadata
-import json
-import os
 import sys
-from collections.abc import Callable
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 
 from comparison import cases, timing
 from comparison.cases import REUSED, Case
+from harness.worker import answer_all, failure, own_stdout
 from peers import UnsupportedError, Way
 from tensor_ops.op.accuracy import Bound, measure
 from tensor_ops.variants import VARIANTS
@@ -126,31 +118,25 @@ def _reference(variant: str, dtype: str) -> list[tuple[Any, Any]]:
     return list(zip(results, op.terms_of({**values, **options}), strict=True))
 
 
-def answer(worker: Worker, request: dict[str, Any]) -> dict[str, Any]:
-    """Return what a worker says to a request, its exceptions included."""
-    asked: Callable[..., dict[str, Any]] = getattr(worker, request.pop("ask"))
-    try:
-        return asked(**request)
-    except (UnsupportedError, ImportError) as reason:  # or a part of it is not installed
-        return {"unsupported": str(reason)}
-    except Exception as error:  # a peer may fail in any way
-        worker.drop()
-        return {"failure": f"{type(error).__name__}: {error}".splitlines()[0][:300]}
-
-
 def main(name: str, threads: int) -> None:
     """Answer until there are no more questions."""
-    stream = _own_stdout()
+    write = own_stdout()
     gc.disable()
     try:
         worker = Worker(importlib.import_module(f"peers.{name}"), threads)
     except ImportError as error:
-        _write(stream, {"absent": str(error)})
+        write({"absent": str(error)})
         return
     gc.collect()
-    _write(stream, worker.hello())
-    for line in sys.stdin:
-        _write(stream, answer(worker, json.loads(line)))
+    write(worker.hello())
+
+    def failed(error: Exception) -> dict[str, Any]:
+        if isinstance(error, UnsupportedError | ImportError):  # or a part of it is not installed
+            return {"unsupported": str(error)}
+        worker.drop()
+        return failure(error)
+
+    answer_all(worker, write, failed)
 
 
 def _version(distribution: str) -> str | None:
@@ -159,19 +145,6 @@ def _version(distribution: str) -> str | None:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _own_stdout() -> TextIO:
-    """Keep stdout for answers: what a library prints goes to stderr."""
-    sys.stdout.flush()
-    stream = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    return stream
-
-
-def _write(stream: TextIO, message: dict[str, Any]) -> None:
-    stream.write(json.dumps(message) + "\n")
-    stream.flush()
 
 
 if __name__ == "__main__":

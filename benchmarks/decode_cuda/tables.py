@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from decode_cuda import model
@@ -9,8 +10,11 @@ from decode_cuda.gpus import ATTAINABLE, GPUS, Gpu
 from decode_cuda.kernel import FORMATS, Kernel, from_record
 from decode_cuda.model import ISSUE, SCHEDULERS, SHAPES, Shape
 from decode_cuda.step_cases import MODELS, Model
+from harness import tables
 
 __all__ = ["KINDS", "OTHER", "blocks", "kernel_of"]
+
+_table = partial(tables.table, rule=" --- ")
 
 POSITIONS, MORE_POSITIONS, MORE_TOKENS = 512, 4096, 8
 HOPPER = tuple(gpu for gpu in GPUS if gpu.architecture == 90)
@@ -214,8 +218,3 @@ def _cases(kernels: Sequence[Kernel]) -> Iterable[tuple[Gpu, Shape, str, Kernel]
 
 def _ms(seconds: float) -> str:
     return f"{seconds * 1e3:.3g}"
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

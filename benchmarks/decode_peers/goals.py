@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from decode_peers.bounds import BOUNDS, Bounds
 from decode_peers.cases import MODELS
-from decode_peers.results import Figure, Results
+from decode_peers.results import Results
+from harness.rounds import Figure
 
 __all__ = ["CAUSES", "ONE_TERM", "SMALL", "Goal", "goals"]
 

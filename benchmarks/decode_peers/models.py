@@ -4,7 +4,6 @@ Random matrices have blocks of random bytes, with scales that make values of abo
 trained ones: gguf cannot quantize the K formats, and how fast a matrix is read depends on no value.
 """
 
-import os
 import subprocess
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -14,8 +13,8 @@ from typing import Any
 import gguf
 import numpy as np
 
-from comparison.process import BENCHMARKS
 from decode_peers.cases import Model
+from harness.process import environment
 
 __all__ = ["BLOCKS", "export_of", "file_of", "random_matrix", "traffic"]
 
@@ -47,8 +46,7 @@ def export_of(path: Path, folder: Path, python: str) -> Path:
     if not made.exists():
         part = made.with_suffix(".part")
         words = [python, "-m", "decode_peers.export", str(path), str(part)]
-        where = os.pathsep.join(filter(None, [str(BENCHMARKS), os.getenv("PYTHONPATH")]))
-        subprocess.run(words, check=True, env={**os.environ, "PYTHONPATH": where})
+        subprocess.run(words, check=True, env=environment())
         part.rename(made)
     return made
 

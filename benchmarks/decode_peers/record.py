@@ -1,6 +1,5 @@
 """What was measured, as JSON: a line for each case of a model, with the rounds of each engine."""
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -90,21 +89,11 @@ class Record:
         """Write all there is, if there is a file to write it to."""
         self.content["seconds"] = round(time.monotonic() - self._start)
         if self._path is not None:
-            records.write(self._path, _text(self.content))
+            dicts = {key for key, value in self.content.items() if isinstance(value, dict)}
+            long = dicts - {"commit", "settings"}
+            records.write(self._path, records.as_lines(self.content, long))
 
 
 def read(path: Path) -> dict[str, Any]:
     """Return what `Record.write` wrote; raise a ValueError if the file is of another format."""
     return records.read(path, FORMAT)
-
-
-def _text(content: dict[str, Any]) -> str:
-    """Return JSON with a line for each key, and for each cell."""
-    lines = []
-    for key, value in content.items():
-        if isinstance(value, dict) and key not in ("commit", "settings"):
-            inner = ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in value.items())
-            lines.append(f'"{key}": {{\n{inner}\n}}')
-        else:
-            lines.append(f'"{key}": {json.dumps(value)}')
-    return "{\n" + ",\n".join(lines) + "\n}\n"

@@ -1,30 +1,15 @@
 """What a record says: medians, and ratios that are taken round by round."""
 
 import statistics
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 from decode_peers.cases import CASES, QUANTIZED, START_ROOM, TWO_TERMS, Case
-from tensor_ops.timing import median_interval
+from harness.rounds import Figure, figure
 
-__all__ = ["Figure", "Results"]
+__all__ = ["Results"]
 
 GIGA = 1e9
-
-
-class Figure(NamedTuple):
-    """A median over rounds, with the 95% interval of that median.
-
-    Attributes
-    ----------
-    value : float
-    low, high : float or None
-        None for fewer than six rounds.
-    """
-
-    value: float
-    low: float | None = None
-    high: float | None = None
 
 
 class Results:
@@ -64,7 +49,7 @@ class Results:
 
     def times_as_fast(self, model: str, case: str, engine: str, other: str) -> Figure | None:
         """Return how many times as fast an engine is as another."""
-        return _figure(
+        return figure(
             lambda own, others: others / own,
             self.rounds(model, case, engine),
             self.rounds(model, case, other),
@@ -95,7 +80,7 @@ class Results:
 
     def of_bandwidth(self, model: str, case: str, engine: str) -> Figure | None:
         """Return the rate at which a step reads, as a fraction of the bandwidth of its round."""
-        return _figure(
+        return figure(
             lambda own, gigabyte: self.bytes_of_step(model, CASES[case]) / GIGA * gigabyte / own,
             self.rounds(model, case, engine),
             self.rounds(model, case, "read"),
@@ -107,7 +92,7 @@ class Results:
         Two int8 terms are two products.
         """
         terms = 2 if model in QUANTIZED and engine in TWO_TERMS else 1
-        return _figure(
+        return figure(
             lambda own, billion: terms * self._billions(model, case) * billion / own,
             self.rounds(model, case, engine),
             self.rounds(model, case, "multiply"),
@@ -123,7 +108,7 @@ class Results:
             long, short = (self.bytes_of_step(model, CASES[name]) for name in (case, "decode"))
             return (long - short) / GIGA * gigabyte / max(own - base, 1e-9)
 
-        return _figure(
+        return figure(
             fraction,
             self.rounds(model, case, engine),
             self.rounds(model, "decode", engine),
@@ -132,7 +117,7 @@ class Results:
 
     def steps_of_one(self, model: str, case: str, engine: str) -> Figure | None:
         """Return how many times as long a step of several sequences takes as that of one."""
-        return _figure(
+        return figure(
             lambda own, one: own / one,
             self.rounds(model, case, engine),
             self.rounds(model, "decode", engine),
@@ -145,7 +130,7 @@ class Results:
             return None
         needed = traffic["weights"] + START_ROOM.positions * traffic["position"]
         found = self.rounds(model, "start", engine, "resident")
-        return _figure(lambda resident: (resident - needed) / 1e6, found)
+        return figure(lambda resident: (resident - needed) / 1e6, found)
 
     def bandwidth(self, model: str, case: str) -> float | None:
         """Return the bytes per second at which memory was read."""
@@ -175,11 +160,3 @@ class Results:
     def _cell(self, model: str, case: str) -> dict[str, Any]:
         found: dict[str, Any] = self.content["cells"].get(f"{model}, {case}", {})
         return found
-
-
-def _figure(function: Callable[..., float], *rounds: Sequence[float]) -> Figure | None:
-    """Return the median of what a function makes of the numbers of each round."""
-    made = [function(*numbers) for numbers in zip(*rounds, strict=False)]
-    if not made:
-        return None
-    return Figure(statistics.median(made), *(median_interval(made) or (None, None)))

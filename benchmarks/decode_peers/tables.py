@@ -5,7 +5,9 @@ import math
 from decode_peers.cases import CASES, ENGINES, MODELS, PROMPTS
 from decode_peers.goals import CAUSES, ONE_TERM, SMALL, goals
 from decode_peers.kinds import KINDS
-from decode_peers.results import Figure, Results
+from decode_peers.results import Results
+from harness.rounds import Figure
+from harness.tables import table
 
 __all__ = ["PROCESSOR", "figure", "section"]
 
@@ -175,7 +177,7 @@ def large(results: Results) -> str:
     first = ["format", "decode: tokens per second", *beside, "of the read bandwidth"]
     cores = "of what the cores multiply"
     second = ["format", "prompt: tokens per second", *beside, *alike, cores, f"alike, {cores}"]
-    return "\n\n".join([_table(first, decode), _table(second, prompt)])
+    return "\n\n".join([table(first, decode), table(second, prompt)])
 
 
 def start(results: Results) -> str:
@@ -248,12 +250,6 @@ def _beside_both(results: Results, model: str, case: str, engine: str) -> list[s
 def _alike(model: str) -> str:
     """Return the engine that rounds activations to as few bits as llama.cpp does."""
     return "cpp, bfloat16" if MODELS[model].kind == "BF16" else "cpp, int8"
-
-
-def _table(heads: list[str], rows: list[list[str]]) -> str:
-    """Return a table in Markdown."""
-    head, *below = (f"| {' | '.join(row)} |" for row in [heads, *rows])
-    return "\n".join([head, f"|{'---|' * len(heads)}", *below])
 
 
 def _of_processor(results: Results, model: str, case: str, engine: str) -> Figure | None:

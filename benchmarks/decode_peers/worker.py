@@ -1,6 +1,4 @@
-"""The process of an engine: a line of JSON in, a line of JSON out.
-
-python -m decode_peers.worker MODULE SETTINGS
+"""The process of an engine: python -m decode_peers.worker MODULE SETTINGS.
 
 It first says whether the library is there. Then it opens a model, the first token included, and
 answers cases with seconds.
@@ -9,7 +7,6 @@ answers cases with seconds.
 import importlib
 import importlib.metadata
 import json
-import os
 import re
 import sys
 import time
@@ -17,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from decode_peers.cases import Room
+from harness.worker import answer_all, failure, own_stdout
 
 __all__ = ["main"]
 
@@ -25,16 +23,9 @@ FIRST_PROMPT = 32
 
 
 def main() -> None:
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print is not an answer
-    engine = Worker(sys.argv[1], json.loads(sys.argv[2]))
-    for line in sys.stdin:
-        request = json.loads(line)
-        try:
-            answer = getattr(engine, request.pop("ask"))(**request)
-        except Exception as error:  # whatever a library raises is why it is left out
-            answer = {"failure": f"{type(error).__name__}: {error}"[:300]}
-        print(json.dumps(answer), file=answers, flush=True)
+    write = own_stdout()
+    # Whatever a library raises is why it is left out.
+    answer_all(Worker(sys.argv[1], json.loads(sys.argv[2])), write, failure)
 
 
 class Worker:

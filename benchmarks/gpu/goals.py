@@ -4,8 +4,8 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from comparison.goals import Finding
 from gpu.parts import BANDWIDTH, CALL, DECODE, GRAPH, HOST, HOST_ARRAYS, LONG_ROWS
+from harness.goals import Finding
 
 __all__ = ["COPY", "OURS", "PEERS", "fastest_peer", "findings", "ratio"]
 

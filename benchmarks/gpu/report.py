@@ -16,10 +16,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from comparison.goals import Finding
 from gpu import decode_report
 from gpu.goals import COPY, OURS, fastest_peer, findings, ratio
 from gpu.parts import BANDWIDTH, CALL, GRAPH, HOST, HOST_ARRAYS
+from harness.goals import Finding, goal_table
+from harness.tables import shape_text, table
 from pages import ROOT
 from tensor_ops.timing import format_time
 
@@ -103,7 +104,7 @@ def blocks(content: dict[str, Any] | None) -> dict[str, str]:
     found = findings(figures)
     return {
         "setting": _setting(content),
-        "goals": _goals(found),
+        "goals": goal_table(found),
         "missed": _missed(found),
         "bandwidth": bandwidth(figures),
         "large": _beside(figures, lambda rows: rows > 1000),
@@ -128,18 +129,7 @@ def _setting(content: dict[str, Any]) -> str:
         ("commit", f"`{(commit['id'] or 'unknown')[:12]}`{changed}"),
         ("date", content["date"]),
     ]
-    return _table(("what", "which"), rows)
-
-
-def _goals(found: Sequence[Finding]) -> str:
-    rows = []
-    for goal in dict.fromkeys(each.goal for each in found):
-        own = [each for each in found if each.goal == goal]
-        worst = max(own, key=lambda each: each.lacking)
-        met = f"{sum(each.met for each in own)} of {len(own)}"
-        clearly = str(sum(each.clearly_missed for each in own))
-        rows.append((goal, met, clearly, _what(worst), f"{worst.found:.2f} of {worst.wanted:g}"))
-    return _table(("goal", "met", "clearly missed", "furthest from it", "which has"), rows)
+    return table(("what", "which"), rows)
 
 
 def _missed(found: Sequence[Finding]) -> str:
@@ -148,19 +138,13 @@ def _missed(found: Sequence[Finding]) -> str:
         return "No goal is missed."
     rows = [
         (
-            *(each.goal, _what(each), f"{each.wanted:g}", f"{each.found:.2f}"),
+            *(each.goal, each.label, f"{each.wanted:g}", f"{each.found:.2f}"),
             f"{each.low:.2f} to {each.high:.2f}" if each.low and each.high else NOTHING,
             each.against or NOTHING,
         )
         for each in sorted(missed, key=lambda each: each.lacking, reverse=True)
     ]
-    return _table(("goal", "op", "wanted", "found", "over rounds", "against"), rows)
-
-
-def _what(finding: Finding) -> str:
-    if not any(finding.shape):
-        return finding.what
-    return f"{finding.what} {finding.dtype} {_shape(finding.shape)}"
+    return table(("goal", "op", "wanted", "found", "over rounds", "against"), rows)
 
 
 def bandwidth(figures: Sequence[Figure]) -> str:
@@ -173,7 +157,7 @@ def bandwidth(figures: Sequence[Figure]) -> str:
             cell = _first(own, variant=variant, dtype=dtype, n=n)
             row.append(_of_copy(cell))
         rows.append(row)
-    return _table(("op", "dtype", *(f"rows of {n}" for n in lengths)), rows)
+    return table(("op", "dtype", *(f"rows of {n}" for n in lengths)), rows)
 
 
 def _of_copy(figure: Figure | None) -> str:
@@ -189,7 +173,7 @@ def _beside(figures: Sequence[Figure], wanted: Any) -> str:
     rows = []
     for figure in own:
         graph = next((each for each in figures if _is_same(each, figure, GRAPH)), None)
-        row = [figure["variant"], figure["dtype"], _shape(figure["shape"])]
+        row = [figure["variant"], figure["dtype"], shape_text(figure["shape"])]
         for each in (figure, graph):
             times = each.get("us", {}) if each else {}
             row.append(format_time(1e-6 * statistics.median(times[OURS])) if OURS in times else "—")
@@ -206,7 +190,7 @@ def _beside(figures: Sequence[Figure], wanted: Any) -> str:
         "fastest other",
         "torch",
     )
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def _fastest(figure: Figure | None) -> str:
@@ -239,11 +223,11 @@ def _host_arrays(figures: Sequence[Figure]) -> str:
                 f"{python[0]:.1f}" if python else NOTHING,
             )
         )
-    return _table(("op", "ours, `out=`", "of the copies", "times NumPy"), rows)
+    return table(("op", "ours, `out=`", "of the copies", "times NumPy"), rows)
 
 
 def _decode(content: dict[str, Any]) -> str:
-    return _table(decode_report.HEAD, decode_report.rows(content["figures"]))
+    return table(decode_report.HEAD, decode_report.rows(content["figures"]))
 
 
 def _medians(figures: Sequence[Figure], names: Sequence[str]) -> str:
@@ -259,7 +243,7 @@ def _medians(figures: Sequence[Figure], names: Sequence[str]) -> str:
         )
         for figure in figures
     ]
-    return _table(("op", *names), rows)
+    return table(("op", *names), rows)
 
 
 def _checks(content: dict[str, Any]) -> str:
@@ -267,7 +251,7 @@ def _checks(content: dict[str, Any]) -> str:
         (name, stage["status"], f"{stage['seconds']:.0f} s", stage.get("reason", ""))
         for name, stage in content["stages"].items()
     ]
-    return _table(("stage", "result", "took", "why"), rows)
+    return table(("stage", "result", "took", "why"), rows)
 
 
 def _first(figures: Iterable[Figure], variant: str, dtype: str, n: int) -> Figure | None:
@@ -279,17 +263,6 @@ def _first(figures: Iterable[Figure], variant: str, dtype: str, n: int) -> Figur
 def _is_same(figure: Figure, other: Figure, way: str) -> bool:
     keys = ("variant", "dtype", "shape")
     return figure["way"] == way and all(figure[key] == other[key] for key in keys)
-
-
-def _shape(shape: Iterable[int]) -> str:
-    return "(" + ", ".join(map(str, shape)) + ")"
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    if not rows:
-        return "Not measured."
-    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
 if __name__ == "__main__":

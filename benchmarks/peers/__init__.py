@@ -19,13 +19,14 @@ A peer is a module with these names, which runs in a process of its own (``compa
     peer does not have it refuses by raising `UnsupportedError`.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-__all__ = ["UnsupportedError", "Way"]
+__all__ = ["UnsupportedError", "Way", "ways_of_ops"]
 
 
 class UnsupportedError(Exception):
@@ -52,3 +53,14 @@ class Way:
 
     call: Callable[[], Any]
     read: Callable[[Any], tuple[Any, ...]] = as_arrays
+
+
+def ways_of_ops(
+    function: Callable[..., Any],
+    options: dict[str, Any],
+    values: dict[str, Any],
+    out: tuple[Any, ...] | None,
+) -> dict[str, Way]:
+    """Return the call of one of our ops, arrays given by position as users do."""
+    given = {} if out is None else {"out": out if len(out) > 1 else out[0]}
+    return {"": Way(functools.partial(function, *values.values(), **options, **given))}

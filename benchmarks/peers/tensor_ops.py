@@ -1,11 +1,10 @@
 """Our ops as users call them: dispatched to the backend that this machine selects."""
 
-import functools
 from typing import Any
 
 import tensor_ops
 from comparison.cases import Case
-from peers import Way
+from peers import Way, ways_of_ops
 from tensor_ops.variants import VARIANTS
 
 LABEL = "tensor_ops"
@@ -23,7 +22,4 @@ def start(threads: int) -> None:
 def ways(case: Case, values: dict[str, Any], out: tuple[Any, ...] | None) -> dict[str, Way]:
     """Return the call of the op, arrays given by position as users do."""
     variant = VARIANTS[case.variant]
-    options = dict(variant.options)
-    if out is not None:
-        options["out"] = out if len(out) > 1 else out[0]
-    return {"": Way(functools.partial(variant.op.public, *values.values(), **options))}
+    return ways_of_ops(variant.op.public, variant.options, values, out)

@@ -1,11 +1,10 @@
 """Our C++ backend, called as a module of its own."""
 
-import functools
 from typing import Any
 
 import tensor_ops_cpp
 from comparison.cases import Case
-from peers import UnsupportedError, Way
+from peers import UnsupportedError, Way, ways_of_ops
 from tensor_ops.variants import VARIANTS
 
 LABEL = "tensor_ops_cpp"
@@ -22,8 +21,4 @@ def ways(case: Case, values: dict[str, Any], out: tuple[Any, ...] | None) -> dic
     variant = VARIANTS[case.variant]
     if reason := tensor_ops_cpp.supports(variant.op.name, case.dtype, "cpu"):
         raise UnsupportedError(reason)
-    options = dict(variant.options)
-    if out is not None:
-        options["out"] = out if len(out) > 1 else out[0]
-    function = tensor_ops_cpp.ops[variant.op.name]
-    return {"": Way(functools.partial(function, *values.values(), **options))}
+    return ways_of_ops(tensor_ops_cpp.ops[variant.op.name], variant.options, values, out)

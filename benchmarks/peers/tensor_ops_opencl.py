@@ -1,12 +1,11 @@
 """Our OpenCL backend, called as a module of its own, on the device that it chooses."""
 
-import functools
 import os
 from typing import Any
 
 import tensor_ops_opencl
 from comparison.cases import VARIANTS, Case
-from peers import UnsupportedError, Way
+from peers import UnsupportedError, Way, ways_of_ops
 
 LABEL = "tensor_ops_opencl"
 PACKAGES = ("tensor-ops-opencl", "pyopencl", "pocl-binary-distribution")
@@ -22,8 +21,4 @@ def ways(case: Case, values: dict[str, Any], out: tuple[Any, ...] | None) -> dic
     variant = VARIANTS[case.variant]
     if reason := tensor_ops_opencl.supports(variant.op.name, case.dtype, "cpu"):
         raise UnsupportedError(reason)
-    options = dict(variant.options)
-    if out is not None:
-        options["out"] = out if len(out) > 1 else out[0]
-    function = tensor_ops_opencl.ops[variant.op.name]
-    return {"": Way(functools.partial(function, *values.values(), **options))}
+    return ways_of_ops(tensor_ops_opencl.ops[variant.op.name], variant.options, values, out)

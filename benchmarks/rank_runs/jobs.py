@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -12,11 +11,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from harness.process import environment
 from rank_runs.worker import written
 
 __all__ = ["Job"]
 
-_BENCHMARKS = Path(__file__).parents[1]
 _SECONDS = 600.0  # in which a job is ready, or has answered
 _POLL = 0.003
 
@@ -51,12 +50,11 @@ class Job:
         self.place = Path(self._folder.name)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by __exit__)
         arguments = [str(self.place), str(threads), backend, *kinds]
-        path = os.pathsep.join(filter(None, [str(_BENCHMARKS), os.getenv("PYTHONPATH")]))
         self.process = subprocess.Popen(
             [*launcher, sys.executable, "-m", "rank_runs.worker", *arguments],
             stdout=self._errors,
             stderr=self._errors,
-            env={**os.environ, "PYTHONPATH": path},
+            env=environment(),
         )
 
     def __enter__(self) -> "Job":

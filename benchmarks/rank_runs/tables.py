@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from harness.tables import table
 from rank_runs.cost import Cost, Link, RankStep, cost_of, step_of
 from rank_runs.shapes import SIZES, program_of_size
 from tensor_ops_decode import shard
@@ -77,7 +78,7 @@ def exchanges(record: Record) -> str:
     for size, each in record["allreduces"].items():
         median, first, third = (1e6 * each[name] for name in ("median", "first", "third"))
         rows.append([f"{int(size):,}", f"{median:.1f}", f"{first:.1f} to {third:.1f}"])
-    return _table(["floats", "µs, median", "quartiles"], rows)
+    return table(["floats", "µs, median", "quartiles"], rows)
 
 
 def speed(record: Record) -> str:
@@ -100,7 +101,7 @@ def speed(record: Record) -> str:
             ]
         )
     heads = ["model", "one process", "ranks", "ratio", "quartiles", "predicted", "time, off by"]
-    return _table(heads, rows)
+    return table(heads, rows)
 
 
 def predictions(record: Record) -> str:
@@ -121,7 +122,7 @@ def predictions(record: Record) -> str:
                 ]
             )
     heads = ["model", "ranks", "GB read by each", "ms of reading", "of allreduces", "of the gather"]
-    return _table([*heads, "tokens per second, predicted"], rows)
+    return table([*heads, "tokens per second, predicted"], rows)
 
 
 @cache
@@ -137,8 +138,3 @@ def _rate(seconds: float) -> str:
 def _quartiles(values: Iterable[float]) -> str:
     first, _, third = statistics.quantiles(values, n=4)
     return f"{first:.2f} to {third:.2f}"
-
-
-def _table(heads: list[str], rows: list[list[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines).replace("| --- ", "|---")

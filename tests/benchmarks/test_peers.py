@@ -23,9 +23,10 @@ from comparison.cases import (
     outputs,
     with_tails,
 )
-from comparison.process import PeerProcess, WorkerLostError
+from comparison.process import PeerProcess
 from comparison.record import FORMAT, read
 from comparison.results import Results
+from harness.process import WorkerLostError
 from peers import UnsupportedError, copy
 from tensor_ops.ops import OPS
 from tensor_ops.variants import VARIANTS

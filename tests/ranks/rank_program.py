@@ -1,9 +1,11 @@
 """A program of one rank, which is started several times: ``rank_program.py FOLDER HOW``.
 
 It writes into the folder what it has computed, and its process. It fails as HOW says, on rank 1 and
-while the others go on. Without HOW it computes texts of the model in FOLDER/model.
+while the others go on. Without HOW it computes texts of the model in FOLDER/model, and so it does
+by ``apart``, as if each rank were on a machine of its own.
 """
 
+import ctypes
 import json
 import os
 import signal
@@ -14,6 +16,7 @@ from pathlib import Path
 import tensor_ops_decode
 from tensor_ops_decode import PersistentKernel
 from tensor_ops_decode.kernel.opening import KernelModel
+from tensor_ops_decode.ranks import liveness
 from tensor_ops_decode.ranks.launchers import launch
 
 TEXTS = ["The first", "Another one", "And a third that is longer"]
@@ -49,6 +52,8 @@ def run_for_ever(how, is_victim, note):
     note("failed")
     if is_victim:
         FAULTS.get(how, lambda kernel: None)(kernel)
+    elif how == "SIGKILL, unawaited":
+        time.sleep(60)
     while True:
         kernel.run(20)
         if not kernel.requests or len(kernel.tokens(kernel.requests[0])) > 1000:
@@ -67,7 +72,8 @@ def run_another_step(kernel):
 
 FAULTS = {
     "SIGKILL": lambda kernel: os.kill(os.getpid(), signal.SIGKILL),
-    "SIGSEGV": lambda kernel: os.kill(os.getpid(), signal.SIGSEGV),
+    "SIGKILL, unawaited": lambda kernel: os.kill(os.getpid(), signal.SIGKILL),
+    "SIGSEGV": lambda kernel: ctypes.string_at(0),
     "SIGSTOP": lambda kernel: os.kill(os.getpid(), signal.SIGSTOP),
     "SIGINT": lambda kernel: os.kill(os.getpid(), signal.SIGINT),
     "_exit": lambda kernel: os._exit(0),
@@ -82,7 +88,9 @@ def main(folder, how=""):
     started = launch()
     rank = started.rank
     (folder / f"process.{rank}").write_text(str(os.getpid()))
-    if not how:
+    if how == "apart":
+        liveness.machine_name = lambda: f"the machine of rank {rank}"
+    if how in ("", "apart"):
         with tensor_ops_decode.load(folder / "model", **LIMITS) as model:
             found = {"size": model.kernel.world_size, "texts": texts(model)}
         (folder / f"found.{rank}").write_text(json.dumps(found))

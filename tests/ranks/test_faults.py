@@ -12,6 +12,7 @@ SECONDS = 100
 # What a rank does, and what is said of it, at least once.
 MESSAGES = {
     "SIGKILL": r"rank 1|rank +: 1",
+    "SIGKILL, unawaited": r"rank 1|rank +: 1",
     "SIGSEGV": r"rank 1|rank +: 1",
     "_exit": r"rank 1",
     "SIGSTOP": r"tensor-ops: rank 1 did not come .*TENSOR_OPS_RANK_DEADLINE; its process \d+ was st"
@@ -26,7 +27,7 @@ MESSAGES = {
     "no memory": r"MemoryError: no memory for the weights\s+tensor-ops: rank 1 of 2 has failed",
 }
 SAMPLE = ["SIGKILL", "exception"]
-NOTICED_ALIKE = ["SIGSEGV", "SIGINT", "exit", "another size", "no memory"]
+NOTICED_ALIKE = ["SIGKILL, unawaited", "SIGSEGV", "SIGINT", "exit", "another size", "no memory"]
 
 
 @pytest.mark.parametrize("how", SAMPLE)

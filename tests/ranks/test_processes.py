@@ -20,27 +20,25 @@ def finished(started):
     return out, err
 
 
-@pytest.mark.parametrize("world_size", WORLD_SIZES)
-def test_all_ranks_say_what_one_says(launcher, shared_model, world_size):
-    if launcher.name == "torchrun" and world_size > 2:
-        pytest.skip("it takes long to start")
-    finished(launcher.start(world_size, PROGRAM, shared_model))
+def check_texts(launcher, shared_model, world_size, *how):
+    """Check that all ranks say what one says."""
+    finished(launcher.start(world_size, PROGRAM, shared_model, *how))
     with tensor_ops_decode.load(shared_model / "model", **LIMITS) as model:
         expected = {"size": world_size, "texts": texts(model)}
     for rank in range(world_size):
         assert json.loads((shared_model / f"found.{rank}").read_text()) == expected
 
 
+@pytest.mark.parametrize("world_size", WORLD_SIZES)
+def test_all_ranks_say_what_one_says(launcher, shared_model, world_size):
+    if launcher.name == "torchrun" and world_size > 2:
+        pytest.skip("it takes long to start")
+    check_texts(launcher, shared_model, world_size)
+
+
 @pytest.mark.nightly
 def test_ranks_without_shared_memory_say_the_same(launcher, shared_model):
-    if launcher.name != "mpich":
-        pytest.skip("only MPICH can run as if each rank were on a machine of its own")
-    several = {"MPIR_CVAR_NOLOCAL": "1"}
-    finished(launcher.start(2, PROGRAM, shared_model, environment=several))
-    with tensor_ops_decode.load(shared_model / "model", **LIMITS) as model:
-        expected = {"size": 2, "texts": texts(model)}
-    for rank in range(2):
-        assert json.loads((shared_model / f"found.{rank}").read_text()) == expected
+    check_texts(launcher, shared_model, 2, "apart")
 
 
 @pytest.mark.nightly

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tensor_ops_decode.ranks.liveness import Process, this_process
+from tensor_ops_decode.ranks.liveness import process_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
 
@@ -17,22 +17,20 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux'
 def child():
     """A process that sleeps, and a description of it."""
     with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as made:
-        start = _text(f"/proc/{made.pid}/stat").rsplit(")", 1)[1].split()[19]
-        yield made, this_process()._replace(number=made.pid, start=start)
+        yield made, process_of(made.pid)
         made.kill()
 
 
 def test_this_process_is_there():
-    own = this_process()
+    own = process_of(os.getpid())
     assert own.number == os.getpid()
     assert own.is_here
     assert not own.has_ended
     assert not own.is_stopped
-    assert Process.from_bytes(own.to_bytes()) == own
 
 
 def test_processes_share_processors_unless_they_are_bound_to_others():
-    own = this_process()
+    own = process_of(os.getpid())
     assert own.shares_processors(own)
     assert own._replace(processors=()).shares_processors(own)
     assert not own.shares_processors(own._replace(processors=(max(own.processors) + 1,)))
@@ -40,11 +38,11 @@ def test_processes_share_processors_unless_they_are_bound_to_others():
 
 
 def test_another_process_that_has_its_number_is_another():
-    assert this_process()._replace(start="1").has_ended
+    assert process_of(os.getpid())._replace(start="1").has_ended
 
 
 def test_a_process_of_another_machine_is_not_judged():
-    there = this_process()._replace(machine="another", start="1")
+    there = process_of(os.getpid())._replace(machine="another", start="1")
     assert not there.is_here
     assert not there.has_ended
     there.kill()  # which does nothing
@@ -68,8 +66,3 @@ def _becomes_true(check):
             return False
         time.sleep(0.01)
     return True
-
-
-def _text(path):
-    with open(path, encoding="ascii") as file:
-        return file.read()

@@ -14,11 +14,11 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="a mapped file cannot
 
 def windows(world_size, num_bytes, folder):
     """Return the windows of ranks that are threads."""
-    barrier, given = threading.Barrier(world_size, timeout=60), [b""] * world_size
+    barrier, given = threading.Barrier(world_size, timeout=60), [None] * world_size
 
     def run(rank):
-        def gathered(data):
-            given[rank] = data
+        def gathered(value):
+            given[rank] = value
             barrier.wait()
             found = given.copy()
             barrier.wait()

@@ -1,6 +1,5 @@
 """Vectors that ranks exchange in memory; each rank is a thread here."""
 
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,28 +10,17 @@ from tensor_ops_decode.errors import RankError
 from tensor_ops_decode.ranks.shared_exchange import SharedExchange
 
 
-class Waiting:
-    """Waits as long as ranks are missing, for some seconds."""
-
-    def __call__(self, missing):
-        end = time.monotonic() + 20
-        while missing():
-            assert time.monotonic() < end
-            time.sleep(0)
+def while_waiting(seconds, ranks):
+    assert seconds < 20, ranks
 
 
 def on_ranks(world_size, function):
     """Return what a function returns or raises for the exchange of each rank."""
     memory = np.zeros(SharedExchange.num_bytes(world_size), np.uint8)
-    fence = threading.Lock()
-
-    def synchronize():
-        with fence:
-            pass
 
     def run(rank):
         try:
-            return function(rank, SharedExchange(memory, rank, world_size, synchronize))
+            return function(rank, SharedExchange(memory, rank, world_size, while_waiting))
         except RankError as error:
             return error
 
@@ -49,7 +37,7 @@ def test_every_rank_gets_what_each_has_sent(world_size, length):
     def run(rank, exchange):
         received = np.empty_like(sent)
         for vectors, row in zip(sent, received, strict=True):
-            exchange.exchange(vectors[rank], row, Waiting())
+            exchange.exchange(vectors[rank], row)
         return received
 
     for received in on_ranks(world_size, run):
@@ -58,22 +46,22 @@ def test_every_rank_gets_what_each_has_sent(world_size, length):
 
 def test_vectors_of_other_lengths_are_an_error():
     def run(rank, exchange):
-        exchange.exchange(np.zeros(4 + rank), np.zeros((2, 4 + rank)), Waiting())
+        exchange.exchange(np.zeros(4 + rank), np.zeros((2, 4 + rank)))
 
     first, second = on_ranks(2, run)
     assert str(first).startswith("rank 1 gives 40 bytes where rank 0 gives 32")
     assert str(second).startswith("rank 0 gives 32 bytes where rank 1 gives 40")
 
 
-def test_a_rank_says_why_it_does_not_come():
+def test_a_rank_that_leaves_is_named():
     def run(rank, exchange):
         if rank:
-            exchange.say("has failed: ä" + 2000 * "x")
+            exchange.leave()
             return
         while True:
             exchange.check([0, 1])
             time.sleep(0.01)
 
     error, _ = on_ranks(2, run)
-    assert str(error).startswith("rank 1 has failed: äx")
+    assert str(error) == "rank 1 has ended, while others go on"
     assert error.rank == 1

@@ -5,18 +5,15 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 from tensor_ops_decode.errors import RankError
-from tensor_ops_decode.ranks import monitor
-from tensor_ops_decode.ranks.liveness import Process
+from tensor_ops_decode.ranks.liveness import Process, process_of
 
 __all__ = ["Faults"]
 
@@ -26,6 +23,11 @@ _SECONDS_TO_TELL = 0.3
 _SECONDS_TO_BE_ENDED = 2.0
 # The connection of a process to MPICH's mpiexec, which notices by it that the process has ended.
 _CONNECTION = "PMI_FD"
+# What tells that the rank has ended, with which its input ends. It begins with the numbers of the
+# processes that would tell it of the other ranks, which are ended first.
+_WITNESS = (
+    'read others; read end; kill -9 $others 2>&-; echo "$0" >&2; kill -9 "$@" 2>&-; sleep 0.2'
+)
 
 
 class Ranks(Protocol):
@@ -35,11 +37,11 @@ class Ranks(Protocol):
     world_size: int
     processes: list[Process]
 
-    def gathered(self, data: bytes) -> list[bytes]:
-        """Return the bytes that all ranks give."""
+    def values(self, value: Any) -> list[Any]:
+        """Return what all ranks give."""
 
-    def say(self, text: str) -> None:
-        """Let the ranks that wait for this one know why it does not come."""
+    def leave(self) -> None:
+        """Let the ranks that wait for this one know that it does not come."""
 
 
 class Faults:
@@ -51,10 +53,10 @@ class Faults:
 
     def __init__(self, ranks: Ranks, abort: Callable[[], None]) -> None:
         self._ranks, self._abort, self._process = ranks, abort, os.getpid()
-        # Where monitors note that one has told; it is made by the first rank here.
-        self._folder = self._made_folder = ""
         self._has_told = False
-        self._monitor = self._with_monitor()
+        self._name = f"rank {ranks.rank} of {ranks.world_size}"
+        self._witness: subprocess.Popen[bytes] | None = None
+        self._witnesses = self._with_witness()
         self._before = sys.excepthook
         sys.excepthook = self._on_error
         atexit.register(self._leave)
@@ -65,84 +67,86 @@ class Faults:
         if os.getpid() != self._process:  # a forked child, which is no rank
             self._before(kind, error, traceback)
             return
-        ranks = self._ranks
-        of = error.rank if isinstance(error, RankError) else None
-        if of is None or of == ranks.rank or self._is_to_tell_of(of):
+        failed = error.rank if isinstance(error, RankError) else None
+        if failed is not None:
+            self._leave_it_to_others([failed])
+        if not self._has_told:
             self._before(kind, error, traceback)
-            self.tell(f"rank {ranks.rank} of {ranks.world_size} has failed")
-        self._end(str(error) or kind.__name__)
+            self._tell(f"{self._name} has failed")
+        if failed not in (None, self._ranks.rank):
+            # It may wait in the end of MPI, where MPICH's mpiexec sometimes leaves it.
+            self._ranks.processes[failed].kill()
+        self._end()
 
     def end_all(self, error: BaseException) -> NoReturn:
         """Tell why this rank ends, and end all."""
         if self._ranks.rank:  # rank 0 has mostly the same to tell
             time.sleep(_SECONDS_TO_BE_ENDED)
-        text = str(error) or type(error).__name__
-        self.tell(f"rank {self._ranks.rank} of {self._ranks.world_size} has failed: {text}")
-        self._end(text)
+        self._tell(f"{self._name} has failed: {str(error) or type(error).__name__}")
+        self._end()
 
-    def _end(self, text: str) -> NoReturn:
-        self._ranks.say(f"has failed: {text}")
+    def tell_of(self, ranks: Sequence[int], text: str) -> None:
+        """Tell what some ranks have done, which others here may tell sooner and end all."""
+        self._leave_it_to_others(ranks)
+        self._tell(text)
+
+    def _end(self) -> NoReturn:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError, AttributeError):
                 stream.flush()
-        self._end_monitor(b"!")
         self._abort()
         os._exit(1)  # where it does not wait to be ended
 
-    def tell(self, what: str) -> None:
-        """Tell why all ranks end, which nobody else here does then."""
-        if self._folder:
-            monitor.first_to_tell(self._folder)
+    def _tell(self, what: str) -> None:
+        if self._has_told:
+            return
         self._has_told = True
+        for each in self._witnesses:  # which would tell it too
+            each.kill()
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream = sys.__stderr__ or sys.stderr  # where what this rank prints is dropped
             print(f"tensor-ops: {what}; all ranks end", file=stream, flush=True)
 
-    def _is_to_tell_of(self, rank: int) -> bool:
-        """Return whether this rank is to tell that another one has failed: all others see it."""
-        ranks = self._ranks
-        if self._has_told:
-            return False
-        is_first = ranks.rank == min({*range(ranks.world_size)} - {rank})
+    def _leave_it_to_others(self, failed: Sequence[int]) -> None:
+        """Wait as long as it takes the failed ranks, or the first of the others, to tell of it."""
+        if self._has_told or self._ranks.rank in failed:
+            return
+        here = [rank for rank, each in enumerate(self._ranks.processes) if each.is_here]
+        is_first = self._ranks.rank == min({*here} - {*failed})
         time.sleep(_SECONDS_TO_TELL if is_first else _SECONDS_TO_BE_ENDED)
-        has_monitor = self._monitor is not None and ranks.processes[rank].has_ended
-        return is_first and not has_monitor
 
     def _leave(self) -> None:
         """Let the others know that this process ends as it should."""
-        if os.getpid() != self._process:
-            return
-        self._ranks.say("has ended, while others go on")
-        self._end_monitor(b".")
-        if self._made_folder:
-            shutil.rmtree(self._made_folder, ignore_errors=True)
+        if os.getpid() == self._process:
+            self._ranks.leave()
+            if self._witness is not None:
+                self._witness.kill()
+                self._witness.wait()
 
-    def _with_monitor(self) -> subprocess.Popen[bytes] | None:
-        """Return a monitor of this process where MPICH has started it."""
-        connection = os.environ.get(_CONNECTION, "")
-        if not connection.isdigit() or not sys.executable:
-            return None
-        ranks = self._ranks
-        here = [rank for rank, each in enumerate(ranks.processes) if each.is_here]
-        if ranks.rank == here[0]:
-            self._made_folder = tempfile.mkdtemp(prefix="tensor-ops-ranks-")
-        self._folder = ranks.gathered(self._made_folder.encode())[here[0]].decode()
-        others = [ranks.processes[rank].number for rank in here if rank != ranks.rank]
-        words = [connection, self._folder, ranks.rank, ranks.world_size, os.getpid(), *others]
-        return subprocess.Popen(
-            [sys.executable, "-I", "-S", monitor.__file__, *map(str, words)],
+    def _with_witness(self) -> list[Process]:
+        """Return a process for each rank that MPICH has started, which tells that it has ended.
+
+        MPICH's mpiexec ends all processes as soon as one is gone, without a word about its rank,
+        and with status 0 after ``os._exit(0)``. It does not notice while something else holds the
+        connection. The witness is ended before its rank ends as it should, or has told why not.
+        """
+        connection, ranks = os.environ.get(_CONNECTION, ""), self._ranks
+        if not connection.isdigit():
+            return []
+        here = [each.number for each in ranks.processes if each.is_here]
+        others = [str(number) for number in here if number != self._process]
+        told = "was ended from outside or by os._exit(); all ranks end"
+        text = f"tensor-ops: {self._name}, the process {self._process}, {told}"
+        self._witness = witness = subprocess.Popen(
+            ["sh", "-c", _WITNESS, text, *others],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             pass_fds=[int(connection)],
             start_new_session=True,  # it is not ended with the rank
         )
-
-    def _end_monitor(self, last_words: bytes) -> None:
-        if self._monitor is None or self._monitor.stdin is None:
-            return
-        with contextlib.suppress(OSError, ValueError):
-            self._monitor.stdin.write(last_words)
-            self._monitor.stdin.close()
-        if last_words == b".":
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._monitor.wait(timeout=1)
+        found = [Process(*each) for each in ranks.values(process_of(witness.pid))]
+        here = [each.number for each in found if each.is_here and each.number != witness.pid]
+        assert witness.stdin is not None
+        witness.stdin.write(" ".join(map(str, here)).encode() + b"\n")
+        witness.stdin.flush()
+        return found

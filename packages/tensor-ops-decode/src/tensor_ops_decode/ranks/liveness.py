@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import functools
 import os
 import signal
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Process", "this_process"]
+__all__ = ["Process", "machine_name", "process_of"]
 
 _ENDED = ("Z", "X")  # states of a process in /proc: a zombie, and one that is dead
 _STOPPED = ("T", "t")
@@ -27,22 +28,12 @@ class Process(NamedTuple):
     machine: str
     number: int
     start: str
-    processors: tuple[int, ...] = ()
-
-    def to_bytes(self) -> bytes:
-        """Return what `from_bytes` reads."""
-        return json.dumps(self).encode()
-
-    @staticmethod
-    def from_bytes(data: bytes) -> Process:
-        """Return the process that `to_bytes` wrote."""
-        machine, number, start, processors = json.loads(data)
-        return Process(machine, number, start, tuple(processors))
+    processors: Sequence[int] = ()
 
     @property
     def is_here(self) -> bool:
         """Whether this process sees it."""
-        return self.machine == _machine()
+        return self.machine == machine_name()
 
     def shares_processors(self, other: Process) -> bool:
         """Return whether both may run on the same processor."""
@@ -80,11 +71,11 @@ class Process(NamedTuple):
                 os.kill(self.number, signal.SIGKILL)
 
 
-def this_process() -> Process:
-    """Return the process that calls."""
+def process_of(number: int) -> Process:
+    """Return a process of this machine by its number."""
     known = hasattr(os, "sched_getaffinity")  # not on macOS and Windows
-    processors = sorted(os.sched_getaffinity(0)) if known else ()
-    return Process(_machine(), os.getpid(), _state(os.getpid())[1], tuple(processors))
+    processors = sorted(os.sched_getaffinity(number)) if known else []
+    return Process(machine_name(), number, _state(number)[1], processors)
 
 
 def _state(number: int) -> tuple[str | None, str]:
@@ -97,7 +88,9 @@ def _state(number: int) -> tuple[str | None, str]:
     return words[0], words[19]
 
 
-def _machine() -> str:
+@functools.cache
+def machine_name() -> str:
+    """Return what all processes that see each other call their machine."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"

@@ -13,7 +13,6 @@ from tensor_ops_decode.errors import RankError
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program.records import PER_EDIT, PER_TOKEN, STEP_ARRAYS
 from tensor_ops_decode.ranks.communicator import Communicator, Facts
-from tensor_ops_decode.ranks.deadline import too_late
 from tensor_ops_decode.ranks.local_team import Team, joined_team
 
 __all__ = ["LocalRanks"]
@@ -108,14 +107,7 @@ class LocalRanks(Communicator):
 
     def exchange(self, send: Array, receive: Array) -> None:
         """Give a vector to the threads of the other ranks, and get theirs."""
-        for rank, given in enumerate(self._team.rendezvous.gathered(self.rank, send)):
-            if (given.shape, given.dtype) != (send.shape, send.dtype):
-                raise RankError(
-                    f"rank {rank} gives {len(given)} numbers where rank {self.rank} gives "
-                    f"{len(send)}",
-                    rank,
-                )
-            receive[rank] = given
+        self._team.exchanges[self.rank].exchange(send, receive)
 
     def window(self, num_bytes: int) -> Array:
         """Return memory of this process."""
@@ -124,9 +116,7 @@ class LocalRanks(Communicator):
 
     def while_waiting(self, seconds: float, ranks: tuple[int, ...]) -> None:
         """Raise an error if another rank has failed, or the deadline is over."""
-        self._team.rendezvous.check()
-        if seconds > self._team.deadline:
-            raise too_late(self._team.deadline, ranks)
+        self._team.while_waiting(seconds, ranks)
 
     def close(self) -> None:
         """Leave the other ranks, for whom the next step is an error."""

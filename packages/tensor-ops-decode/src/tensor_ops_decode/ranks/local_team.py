@@ -15,6 +15,7 @@ from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.ranks.agreement import check_alike
 from tensor_ops_decode.ranks.communicator import Facts
 from tensor_ops_decode.ranks.deadline import deadline_seconds, too_late
+from tensor_ops_decode.ranks.shared_exchange import SharedExchange
 
 __all__ = ["Team", "joined_team"]
 
@@ -37,14 +38,15 @@ class Team:
     """The ranks of one model in this process; it holds none of them.
 
     They find each other by the `model`. The `lock` is held by the one that steps all, and the
-    `rendezvous` is that of the step that runs.
+    `exchanges` are those of each rank in the step that runs.
     """
 
     def __init__(self, world_size: int, model: Hashable) -> None:
         self.world_size, self.model = world_size, model
         self.lock = threading.RLock()
         self.deadline = deadline_seconds()
-        self.rendezvous = Rendezvous(world_size, self.deadline)
+        self.exchanges: list[SharedExchange] = []
+        self._error: RankError | None = None  # of a rank that has failed in the step that runs
         self._has_stopped = False
         self._members: list[Callable[[], Member | None] | None] = [None] * world_size
         self._windows: list[Array] = []
@@ -114,13 +116,17 @@ class Team:
             )
         members = self.members()
         self.check_alike()
-        self.rendezvous = rendezvous = Rendezvous(self.world_size, self.deadline)
+        self._error, size = None, self.world_size
+        memory = np.zeros(SharedExchange.num_bytes(size), np.uint8)
+        self.exchanges = [
+            SharedExchange(memory, rank, size, self.while_waiting) for rank in range(size)
+        ]
 
         def outcome(member: Member) -> Any:
             try:
                 return function(member)
             except BaseException as error:  # of any kind, since the others wait for this rank
-                rendezvous.give_up(member.rank, error)
+                self._give_up(member.rank, error)
                 return error
 
         if self._threads is None:
@@ -132,52 +138,25 @@ class Team:
             found = [futures[each.rank].result() if each in others else own for each in members]
         except BaseException as error:  # Ctrl-C: the others must not stay in a step
             self._has_stopped = True
-            rendezvous.give_up(caller.rank, error)
+            self._give_up(caller.rank, error)
             wait(futures.values())
             raise
         kinds = {type(each) if isinstance(each, BaseException) else None for each in found}
         self._has_stopped = len(kinds) > 1  # what all raise alike was raised before the step
         return found
 
+    def while_waiting(self, seconds: float, ranks: tuple[int, ...]) -> None:
+        """Raise an error if another rank has failed, or the deadline is over."""
+        if self._error is not None:
+            raise RankError(str(self._error), self._error.rank)
+        if seconds > self.deadline:
+            raise too_late(self.deadline, ranks)
 
-class Rendezvous:
-    """Where the threads of one step exchange values.
-
-    A rank is at most one exchange ahead of another: two sets of values are enough.
-    """
-
-    def __init__(self, world_size: int, deadline: float) -> None:
-        self._barrier = threading.Barrier(world_size)
-        self._values: list[list[Any]] = [[None] * world_size, [None] * world_size]
-        self._counts = [0] * world_size
-        self._deadline = deadline
-        self._error: RankError | None = None
-
-    def gathered(self, rank: int, value: Array) -> list[Array]:
-        """Return what all ranks give."""
-        values = self._values[self._counts[rank] % 2]
-        self._counts[rank] += 1
-        values[rank] = value.copy()
-        try:
-            self._barrier.wait(self._deadline)
-        except threading.BrokenBarrierError:
-            self.check()
-            most = max(self._counts)
-            late = [other for other, count in enumerate(self._counts) if count < most]
-            raise too_late(self._deadline, late) from None
-        return values
-
-    def give_up(self, rank: int, error: BaseException) -> None:
+    def _give_up(self, rank: int, error: BaseException) -> None:
         """Let the ranks that wait raise an error, since this one has failed."""
         if self._error is None:
             text = str(error) or type(error).__name__
             self._error = RankError(f"rank {rank} has failed in this step: {text}", rank)
-        self._barrier.abort()
-
-    def check(self) -> None:
-        """Raise an error if a rank has failed."""
-        if self._error is not None:
-            raise RankError(str(self._error), self._error.rank)
 
 
 def joined_team(member: Member, model: Hashable) -> Team:

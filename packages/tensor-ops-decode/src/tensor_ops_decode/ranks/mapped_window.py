@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,24 +20,26 @@ _FOLDER = Path("/dev/shm")  # what is in it is in memory alone
 def mapped_window(
     num_bytes: int,
     rank: int,
-    gathered: Callable[[bytes], list[bytes]],
+    gathered: Callable[[Any], list[Any]],
     folder: Path = _FOLDER,
 ) -> Array | None:
     """Return memory that all ranks share, filled with zeros; None where one cannot map it.
 
-    It begins at a page of memory. `gathered` returns the bytes that all ranks give, and rank 0
-    makes the file in the `folder`, if there is such a folder.
+    It begins at a page of memory. `gathered` returns what all ranks give, and rank 0 makes the file
+    in the `folder`, if there is such a folder.
     """
     path, mapped = "", None
     if rank == 0 and os.name == "posix":  # elsewhere a file that is mapped cannot be removed
         with contextlib.suppress(OSError):
             path = _new_file(num_bytes, folder)
-    path = gathered(path.encode())[0].decode()
-    with contextlib.suppress(OSError, ValueError), open(path, "r+b") as file:
-        mapped = mmap.mmap(file.fileno(), num_bytes)
-    have_all = all(gathered(b"" if mapped is None else b"mapped"))
-    if rank == 0 and path:
-        os.unlink(path)  # it stays as long as it is mapped
+    try:
+        path = gathered(path)[0]
+        with contextlib.suppress(OSError, ValueError), open(path, "r+b") as file:
+            mapped = mmap.mmap(file.fileno(), num_bytes)
+        have_all = all(gathered(mapped is not None))
+    finally:
+        if rank == 0 and path:
+            os.unlink(path)  # it stays as long as it is mapped
     return np.frombuffer(mapped, np.uint8) if mapped is not None and have_all else None
 
 

