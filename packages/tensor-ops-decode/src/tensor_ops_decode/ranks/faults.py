@@ -25,7 +25,7 @@ _SECONDS_TO_BE_ENDED = 2.0
 _CONNECTION = "PMI_FD"
 # What tells that the rank has ended, with which its input ends. It begins with the numbers of the
 # processes that would tell it of the other ranks, which are ended first.
-_WITNESS = (
+_WATCHDOG = (
     'read others; read end; kill -9 $others 2>&-; echo "$0" >&2; kill -9 "$@" 2>&-; sleep 0.2'
 )
 
@@ -55,8 +55,8 @@ class Faults:
         self._ranks, self._abort, self._process = ranks, abort, os.getpid()
         self._has_told = False
         self._name = f"rank {ranks.rank} of {ranks.world_size}"
-        self._witness: subprocess.Popen[bytes] | None = None
-        self._witnesses = self._with_witness()
+        self._watchdog: subprocess.Popen[bytes] | None = None
+        self._watchdogs = self._with_watchdog()
         self._before = sys.excepthook
         sys.excepthook = self._on_error
         atexit.register(self._leave)
@@ -101,7 +101,7 @@ class Faults:
         if self._has_told:
             return
         self._has_told = True
-        for each in self._witnesses:  # which would tell it too
+        for each in self._watchdogs:  # which would tell it too
             each.kill()
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream = sys.__stderr__ or sys.stderr  # where what this rank prints is dropped
@@ -119,16 +119,16 @@ class Faults:
         """Let the others know that this process ends as it should."""
         if os.getpid() == self._process:
             self._ranks.leave()
-            if self._witness is not None:
-                self._witness.kill()
-                self._witness.wait()
+            if self._watchdog is not None:
+                self._watchdog.kill()
+                self._watchdog.wait()
 
-    def _with_witness(self) -> list[Process]:
+    def _with_watchdog(self) -> list[Process]:
         """Return a process for each rank that MPICH has started, which tells that it has ended.
 
         MPICH's mpiexec ends all processes as soon as one is gone, without a word about its rank,
         and with status 0 after ``os._exit(0)``. It does not notice while something else holds the
-        connection. The witness is ended before its rank ends as it should, or has told why not.
+        connection. The watchdog is ended before its rank ends as it should, or has told why not.
         """
         connection, ranks = os.environ.get(_CONNECTION, ""), self._ranks
         if not connection.isdigit():
@@ -137,16 +137,16 @@ class Faults:
         others = [str(number) for number in here if number != self._process]
         told = "was ended from outside or by os._exit(); all ranks end"
         text = f"tensor-ops: {self._name}, the process {self._process}, {told}"
-        self._witness = witness = subprocess.Popen(
-            ["sh", "-c", _WITNESS, text, *others],
+        self._watchdog = watchdog = subprocess.Popen(
+            ["sh", "-c", _WATCHDOG, text, *others],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             pass_fds=[int(connection)],
             start_new_session=True,  # it is not ended with the rank
         )
-        found = [Process(*each) for each in ranks.values(process_of(witness.pid))]
-        here = [each.number for each in found if each.is_here and each.number != witness.pid]
-        assert witness.stdin is not None
-        witness.stdin.write(" ".join(map(str, here)).encode() + b"\n")
-        witness.stdin.flush()
+        found = [Process(*each) for each in ranks.values(process_of(watchdog.pid))]
+        here = [each.number for each in found if each.is_here and each.number != watchdog.pid]
+        assert watchdog.stdin is not None
+        watchdog.stdin.write(" ".join(map(str, here)).encode() + b"\n")
+        watchdog.stdin.flush()
         return found
