@@ -4,11 +4,15 @@
 
 #include <cstddef>
 
-#include "decode/program/alignment.h"
-
 #define DECODE_INLINE inline __attribute__((always_inline))
 
 namespace tensor_ops::decode {
+
+// Rounds up to whole cache lines, which are as long as the longest vectors. Inlined, so that no
+// code of one instruction-set level can be linked into another's.
+__attribute__((always_inline)) constexpr std::size_t aligned(std::size_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
 
 template <class T>
 struct Piece {

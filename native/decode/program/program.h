@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "declaration/shared.h"
-#include "decode/program/cache_type.h"
 #include "decode/program/node_kind.h"
 #include "decode/program/tensor_type.h"
 

@@ -1,4 +1,5 @@
-// How the rows of a tensor are stored: the types of GGML that programs know.
+// How the rows of a tensor are stored, by the types of GGML that programs know, and those of a
+// cache.
 #pragma once
 
 #include <cstddef>
@@ -16,5 +17,9 @@ struct TensorType {
 
 // Sorted by name; tensor_types.cpp has them.
 const std::vector<TensorType>& tensor_types();
+
+// The type in which a cache keeps keys and values.
+// int8: each 32 elements of a head share a scale in float16.
+enum class CacheType { kFloat32, kFloat16, kInt8 };
 
 }  // namespace tensor_ops::decode

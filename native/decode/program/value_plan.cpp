@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "decode/program/alignment.h"
+#include "decode/program/pieces.h"
 #include "decode/program/sizes.h"
 
 namespace tensor_ops::decode {

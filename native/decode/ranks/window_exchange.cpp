@@ -16,7 +16,7 @@
 #include "declaration/errors.h"
 #include "declaration/relax.h"
 #include "declaration/thread_time.h"
-#include "decode/program/alignment.h"
+#include "decode/program/pieces.h"
 #include "decode/program/sizes.h"
 
 namespace tensor_ops::decode {

@@ -7,8 +7,8 @@
 #include <type_traits>
 
 #include "declaration/errors.h"
-#include "decode/program/alignment.h"
 #include "decode/program/node_kind.h"
+#include "decode/program/pieces.h"
 #include "decode/program/sizes.h"
 
 namespace tensor_ops::decode {

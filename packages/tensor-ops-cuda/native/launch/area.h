@@ -1,5 +1,7 @@
-// The elements of an operand, or of a part of it, by axes.
+// The elements of an operand, or of a part of it, by axes, and copies of them.
 #pragma once
+
+#include <cuda_runtime.h>
 
 #include <cstdint>
 
@@ -35,5 +37,14 @@ TENSOR_OPS_SHARED void add_axis(StridedArea& area, std::int64_t extent, std::int
 // An operand's elements within a box, each once: where the operand repeats along an axis, the area
 // has no such axis.
 StridedArea area_of(const Problem& problem, const Operand& operand, const Box& box);
+
+// Enqueue a copy on a device between an area and the same elements one after another. Throw
+// CudaError.
+void gather_area(const StridedArea& from, void* to, cudaStream_t stream);
+void scatter_area(void* from, const StridedArea& to, cudaStream_t stream);
+
+// The same in host memory. Large areas are copied by several threads. They may lie at any address.
+void pack(const StridedArea& from, char* to);
+void unpack(const char* from, const StridedArea& to);
 
 }  // namespace tensor_ops

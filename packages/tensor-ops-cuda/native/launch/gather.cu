@@ -3,7 +3,7 @@
 
 #include "kernels/device.cuh"
 #include "kernels/launch.cuh"
-#include "launch/gather.h"
+#include "launch/area.h"
 
 namespace tensor_ops {
 namespace {

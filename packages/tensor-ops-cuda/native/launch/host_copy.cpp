@@ -1,5 +1,3 @@
-#include "launch/host_copy.h"
-
 #include <sched.h>
 
 #include <algorithm>
@@ -12,6 +10,8 @@
 #include <system_error>
 #include <thread>
 #include <vector>
+
+#include "launch/area.h"
 
 namespace tensor_ops {
 namespace {

@@ -1,7 +1,7 @@
 #include "launch/memory.h"
 
+#include "launch/area.h"
 #include "launch/cuda.h"
-#include "launch/host_copy.h"
 #include "launch/pinned_pool.h"
 
 namespace tensor_ops {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "declaration/operand_axes.h"
-#include "launch/gather.h"
+#include "launch/area.h"
 #include "launch/memory.h"
 
 namespace tensor_ops {

@@ -1,13 +1,12 @@
-#include "launch/staging.h"
 
 #include <algorithm>
 #include <atomic>
 #include <memory>
 
 #include "declaration/errors.h"
+#include "launch/area.h"
 #include "launch/cuda.h"
 #include "launch/device.h"
-#include "launch/host_copy.h"
 #include "launch/memory.h"
 #include "launch/pinned_pool.h"
 #include "launch/pipeline.h"

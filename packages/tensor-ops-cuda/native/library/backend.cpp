@@ -11,7 +11,6 @@
 #include "launch/alignment.h"
 #include "launch/device.h"
 #include "launch/run.h"
-#include "launch/staging.h"
 
 namespace tensor_ops {
 namespace {

@@ -6,7 +6,6 @@
 #include "binding/ops/checks.h"
 #include "declaration/errors.h"
 #include "launch/run.h"
-#include "launch/staging.h"
 #include "python/host_device.h"
 
 namespace tensor_ops {

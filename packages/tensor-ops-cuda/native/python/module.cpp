@@ -5,7 +5,7 @@
 #include "binding/decode/executable.h"
 #include "launch/device.h"
 #include "launch/pinned_pool.h"
-#include "launch/staging.h"
+#include "launch/run.h"
 #include "python/device_array.h"
 #include "python/host_device.h"
 

@@ -5,7 +5,7 @@
 #include "decode/executor/executable.h"
 #include "decode/executor/node_kernels.h"
 #include "decode/executor/product_scratch.h"
-#include "decode/program/alignment.h"
+#include "decode/program/pieces.h"
 #include "decode/program/sizes.h"
 #include "decode/program/value_plan.h"
 #include "decode/ranks/exchange_sizes.h"

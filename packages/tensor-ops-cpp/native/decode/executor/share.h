@@ -4,15 +4,20 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "decode/executor/scratch.h"
 #include "decode/executor/tile_claims.h"
 #include "decode/products/product.h"
-#include "decode/program/cache_type.h"
 #include "decode/program/node_slots.h"
+#include "decode/program/pieces.h"
 #include "decode/program/step.h"
+#include "decode/program/tensor_type.h"
 #include "decode/ranks/exchange_buffers.h"
 
 namespace tensor_ops::decode {
+
+// The scratch that each thread has of its own, and the scratch that all threads share.
+struct Scratch {
+  std::size_t own = 0, shared = 0;  // bytes
+};
 
 constexpr std::size_t kCacheBlock = 16, kScaledElements = 32;
 // A query attends to ranges of positions, each from one multiple of kAttendedRange up to the next,

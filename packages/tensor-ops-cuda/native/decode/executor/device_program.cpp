@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "declaration/errors.h"
-#include "decode/program/alignment.h"
+#include "decode/program/pieces.h"
 #include "decode/program/sizes.h"
 #include "launch/cuda.h"
 #include "launch/pinned_pool.h"

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "declaration/errors.h"
-#include "decode/program/alignment.h"
+#include "decode/program/pieces.h"
 #include "decode/program/sizes.h"
 
 namespace tensor_ops::decode {
