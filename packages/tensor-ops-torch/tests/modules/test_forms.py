@@ -12,6 +12,7 @@ import types
 
 import pytest
 import torch
+import torch.nn.functional as F  # noqa: N812 -- as most models have it
 import transformers
 from lookalike_bases import GemmaNorm, LlamaNorm
 from small_models import SwiGLU
@@ -184,6 +185,56 @@ def test_another_object_of_the_name_of_pytorch():
     roles = {"weight": "Weight", "eps": "Eps"}
     assert match(written(source, roles, {"torch": torch})) is not None
     assert match(written(source, roles, {"torch": other})) is None
+
+
+OTHER_MODULE = types.ModuleType("other")
+OTHER_MODULE.silu = F.silu
+__silu, _Mangled__silu = F.silu, F.gelu
+
+
+class Gated(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two, self.three = (nn.Linear(16, 16) for _ in range(3))
+
+    def forward(self, x):
+        return self.two(F.silu(self.one(x)) * self.three(x))
+
+
+class OfAnotherModule(nn.Module):
+    """What its file calls silu today may be another function tomorrow."""
+
+    def forward(self, x):
+        return OTHER_MODULE.silu(x)
+
+
+class Mangled(Gated):
+    """In a class, a name that begins with two underscores is another."""
+
+    def forward(self, x):
+        return self.two(__silu(self.one(x)) * self.three(x))
+
+
+class Static(LlamaNorm):
+    """It takes the module as an argument, which no call of it gives."""
+
+    forward = staticmethod(LlamaNorm.forward)
+
+
+class StaticOfPytorch(nn.SiLU):
+    forward = staticmethod(nn.SiLU.forward)
+
+
+@pytest.mark.parametrize("kind", [OfAnotherModule, Mangled, Static, StaticOfPytorch])
+def test_what_python_takes_for_something_else(kind):
+    assert not swap_report(kind()).counts
+    assert match(kind()) is None
+
+
+def test_a_function_of_pytorch_that_was_replaced_before_the_swap(monkeypatch):
+    assert match(Gated()) is not None
+    monkeypatch.setattr(F, "silu", torch.tanh)
+    assert match(Gated()) is None
 
 
 class Hidden(GemmaNorm):

@@ -7,10 +7,12 @@ import builtins
 import difflib
 import functools
 import inspect
+import math
 import types
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import nn
 
 from tensor_ops_torch.modules import forms
@@ -23,6 +25,11 @@ __all__ = ["Match", "check_calls", "held_in", "match", "nearest", "stored_in"]
 _MISSING = object()
 _UNCOMPARED = {"ctx", "type_comment", "annotation", "returns", "kind", "type_params"}
 _LEAST_LIKENESS = 0.6
+# What forms mean by names of PyTorch, whatever is put there later. Modules of other names may
+# have the same functions, and others tomorrow.
+_MODULES: dict[Any, dict[str, Any]] = {
+    each: dict(vars(each)) for each in (torch, nn, nn.functional, math)
+}
 
 
 @dataclass
@@ -46,9 +53,10 @@ def match(module: nn.Module) -> Match | None:
     Raises RefusedError if its code is a form's and its attributes are not.
     """
     kind = type(module)
+    forward = stored_in(kind, "forward")
     try:
         check_calls(kind)
-        definition = definition_of(kind.forward)
+        definition = definition_of(forward)
     except RefusedError:
         return None
     refused = None
@@ -56,7 +64,7 @@ def match(module: nn.Module) -> Match | None:
         found = Match(each)
         try:
             comparison = _Comparison(module, found)
-            if comparison.method("forward", "forward", kind.forward, definition):
+            if comparison.method("forward", "forward", forward, definition):
                 comparison.check_values()
                 return found
         except RefusedError as error:
@@ -309,13 +317,17 @@ class _Frame:
         return self.names.setdefault(wanted, given) == given
 
     def _object(self, node: Any, names: dict[str, Any]) -> Any:
-        """Return what a name, or an attribute of a module, stands for outside of a function."""
+        """Return what a name, or one of a module of PyTorch, stands for outside of a function."""
+        of_form = names is vars(forms)
         if isinstance(node, ast.Name):
-            if names is self.function.__globals__ and node.id in self.variables:
+            # One that begins with two underscores means another name in a class.
+            if not of_form and (node.id in self.variables or node.id.startswith("__")):
                 return _MISSING
             return names.get(node.id, getattr(builtins, node.id, _MISSING))
         if isinstance(node, ast.Attribute):
             owner = self._object(node.value, names)
-            if isinstance(owner, types.ModuleType):
-                return getattr(owner, node.attr, _MISSING)
+            for module, known in _MODULES.items():
+                if owner is module:
+                    found = known if of_form else vars(module)
+                    return found.get(node.attr, _MISSING)
         return _MISSING

@@ -18,7 +18,7 @@ from tensor_ops_torch.modules.activations import check_activation
 from tensor_ops_torch.modules.classes import Recipe, base_of, has_other_forward, swapped_class
 from tensor_ops_torch.modules.conditions import Conditions
 from tensor_ops_torch.modules.forms import FUNCTIONS, Activation
-from tensor_ops_torch.modules.matching import Match, check_calls, held_in, match, nearest
+from tensor_ops_torch.modules.matching import Match, check_calls, held_in, match, nearest, stored_in
 from tensor_ops_torch.modules.norms import Norm, check_norm, guess_norms
 from tensor_ops_torch.modules.recipes import ActivationRecipe, GatedRecipe
 from tensor_ops_torch.modules.refusal import RefusedError
@@ -78,7 +78,7 @@ def _find(module: nn.Module, activations: _Activations, trusted: Collection[type
         return None
     if type(module) in trusted:
         return _guess(module)
-    forward = type(module).forward
+    forward = stored_in(type(module), "forward")
     of_pytorch = isinstance(forward, FunctionType) and _PYTORCH.get(forward)
     if of_pytorch:
         _check_parametrizations(module)
@@ -113,7 +113,7 @@ def _refuse_unknown(module: nn.Module) -> None:
     kind = type(module)
     check_calls(kind)
     try:
-        definition_of(kind.forward)
+        definition_of(stored_in(kind, "forward"))
     except RefusedError as error:
         raise RefusedError(f"its forward {error}") from None
     is_gated = any(each is not None for each in module._modules.values())
@@ -155,6 +155,8 @@ def _gated(
         name = names["act"]
         child = module._modules[name]
         known = activations.get(id(child), "no op computes it")
+        if isinstance(known, ActivationRecipe) and f"{known.op}_mul" not in OPS:
+            known = f"no op multiplies what {known.op} returns"
         if isinstance(known, str):
             raise RefusedError(f"its activation {name} cannot be swapped: {known}")
         recipe, kind = known, base_of(child) or type(child)
