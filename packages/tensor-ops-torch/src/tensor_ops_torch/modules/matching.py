@@ -7,10 +7,12 @@ import builtins
 import difflib
 import functools
 import inspect
+import math
 import types
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import nn
 
 from tensor_ops_torch.modules import forms
@@ -23,6 +25,13 @@ __all__ = ["Match", "check_calls", "held_in", "match", "nearest", "stored_in"]
 _MISSING = object()
 _UNCOMPARED = {"ctx", "type_comment", "annotation", "returns", "kind", "type_params"}
 _LEAST_LIKENESS = 0.6
+# What forms mean by names of PyTorch, whatever is put there later. Modules of other names may
+# have the same functions, and others tomorrow.
+_MODULES: dict[Any, dict[str, Any]] = {
+    each: dict(vars(each)) for each in (torch, nn, nn.functional, math)
+}
+# What ``super().forward`` is in a class whose base this is.
+_INHERITED = {nn.LayerNorm: nn.LayerNorm.forward}
 
 
 @dataclass
@@ -46,9 +55,10 @@ def match(module: nn.Module) -> Match | None:
     Raises RefusedError if its code is a form's and its attributes are not.
     """
     kind = type(module)
+    forward = stored_in(kind, "forward")
     try:
         check_calls(kind)
-        definition = definition_of(kind.forward)
+        definition = definition_of(forward)
     except RefusedError:
         return None
     refused = None
@@ -56,7 +66,7 @@ def match(module: nn.Module) -> Match | None:
         found = Match(each)
         try:
             comparison = _Comparison(module, found)
-            if comparison.method("forward", "forward", kind.forward, definition):
+            if comparison.method("forward", "forward", forward, definition):
                 comparison.check_values()
                 return found
         except RefusedError as error:
@@ -166,7 +176,7 @@ class _Comparison:
         """Return whether a function of the module has the code of a form's."""
         form = _definitions()[self.found.form.code][wanted]
         code = function.__code__
-        if code.co_freevars or function.__defaults__ or function.__kwdefaults__:
+        if function.__defaults__ or function.__kwdefaults__ or not self._inherits(wanted, function):
             return False
         frame = _Frame(self, function, code.co_varnames)
         if not frame.same(form.args, definition.args):
@@ -191,6 +201,20 @@ class _Comparison:
         for wanted, role in self.roles.items():
             self._value(role, self.found.names[wanted])
 
+    def _inherits(self, wanted: str, function: Any) -> bool:
+        """Return whether ``super()`` in a function is the class that it is in the form's."""
+        form = self.found.form.code
+        if vars(form)[wanted].__code__.co_freevars != function.__code__.co_freevars:
+            return False
+        if not function.__code__.co_freevars:
+            return True
+        order, parent = type(self.module).__mro__, form.__mro__[1]
+        owner = function.__closure__[0].cell_contents
+        if owner not in order or order[order.index(owner) + 1] is not parent:
+            return False
+        self.found.functions.add((parent, "forward", _INHERITED[parent]))
+        return vars(parent)["forward"] is _INHERITED[parent]
+
     def _function(self, wanted: str, given: str) -> bool:
         function = stored_in(type(self.module), given)
         if given in vars(self.module) or not isinstance(function, types.FunctionType):
@@ -205,6 +229,8 @@ class _Comparison:
 
     def _value(self, role: str, name: str) -> None:
         """Refuse a value that is not what the form's attribute stands for."""
+        if role == "Unread":
+            return
         value = held_in(self.module, name)
         if role in ("Weight", "Bias"):
             if _has_no(self.module._parameters, name):
@@ -232,12 +258,8 @@ class _Comparison:
             self.found.watched[name] = value
         else:
             wanted = ast.literal_eval(role.removeprefix("Literal[").removesuffix("]"))
-            same = (
-                value is wanted
-                if wanted is True
-                else type(value) in (int, float) and value == wanted
-            )
-            if not same:
+            kinds = (int, float) if type(wanted) is int else (type(wanted),)
+            if type(value) not in kinds or value != wanted:
                 raise RefusedError(f"its {name} is {value!r}, expected {wanted!r}")
             self.found.watched[name] = value
 
@@ -309,13 +331,17 @@ class _Frame:
         return self.names.setdefault(wanted, given) == given
 
     def _object(self, node: Any, names: dict[str, Any]) -> Any:
-        """Return what a name, or an attribute of a module, stands for outside of a function."""
+        """Return what a name, or one of a module of PyTorch, stands for outside of a function."""
+        of_form = names is vars(forms)
         if isinstance(node, ast.Name):
-            if names is self.function.__globals__ and node.id in self.variables:
+            # One that begins with two underscores means another name in a class.
+            if not of_form and (node.id in self.variables or node.id.startswith("__")):
                 return _MISSING
             return names.get(node.id, getattr(builtins, node.id, _MISSING))
         if isinstance(node, ast.Attribute):
             owner = self._object(node.value, names)
-            if isinstance(owner, types.ModuleType):
-                return getattr(owner, node.attr, _MISSING)
+            for module, known in _MODULES.items():
+                if owner is module:
+                    found = known if of_form else vars(module)
+                    return found.get(node.attr, _MISSING)
         return _MISSING

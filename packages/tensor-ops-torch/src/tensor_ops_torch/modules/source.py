@@ -32,7 +32,7 @@ def definition_of(function: Any) -> ast.FunctionDef:
     if inspect.isgeneratorfunction(function):
         raise RefusedError("is a generator")
     definition = _definition(lines, code)
-    if {ast.unparse(each) for each in definition.decorator_list} - {"staticmethod"}:
+    if definition.decorator_list:
         raise RefusedError("is decorated")
     return definition
 
