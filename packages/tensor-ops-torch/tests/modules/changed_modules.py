@@ -25,6 +25,23 @@ class Derived(Norm):
     pass
 
 
+class OfSuper(nn.LayerNorm):
+    """A layer norm of images, as ConvNext has it."""
+
+    def __init__(self):
+        super().__init__(16)
+        self.data_format = "channels_last"
+
+    def forward(self, x):
+        if self.data_format == "channels_first":
+            x = x.permute(0, 2, 3, 1)
+            x = super().forward(x)
+            x = x.permute(0, 3, 1, 2)
+        else:
+            x = super().forward(x)
+        return x
+
+
 class ByPartial(nn.Module):
     def __init__(self):
         super().__init__()

@@ -13,6 +13,7 @@ from changed_modules import (
     Gated,
     Norm,
     OfEps,
+    OfSuper,
     after,
     plus_one,
     with_and_without_swap,
@@ -54,6 +55,14 @@ class _Called:
         return x * 3
 
 
+class _Super:
+    """What a file may call `super`."""
+
+    @staticmethod
+    def forward(x):
+        return x + 1
+
+
 def layer_norm():
     return nn.LayerNorm(16)
 
@@ -65,6 +74,7 @@ CHANGES = {
     "forward of the class, static": (Norm, of(Norm, "forward", staticmethod(torch.tanh))),
     "forward of the class, an object": (Norm, of(Norm, "forward", _Called())),
     "forward of a base": (Derived, of(Norm, "forward", plus_one)),
+    "forward that super finds": (OfSuper, of(nn.LayerNorm, "forward", plus_one)),
     "code of forward": (Norm, of(Norm.forward, "__code__", plus_one.__code__)),
     "code of a method": (Norm, of(Norm.inverse, "__code__", inverse_of_other.__code__)),
     "method of the class": (Norm, of(Norm, "inverse", plus_one)),
@@ -82,6 +92,7 @@ CHANGES = {
 }  # fmt: skip
 # A compiler looks for these only when it compiles, in any module.
 ONLY_BEFORE_A_CALL = {
+    "global that hides a builtin": (OfSuper, of_file("super", _Super)),
     "property in the place of an attribute": (
         OfEps, of(OfEps, "eps", property(lambda self: 2.0))),
     "parameter hidden by the module": (Norm, of_module("weight", torch.full((16,), 3.0))),

@@ -1,6 +1,7 @@
 """What is swapped beside the usual, what is only reported, and in which surroundings."""
 
 import copy
+import importlib
 
 import pytest
 import torch
@@ -121,6 +122,36 @@ def test_trusted_classes():
     assert report.entries[0].trusted
     (entry,) = swap_modules(Cubed(), trust=[Cubed]).refused
     assert entry.reason.startswith("its class is trusted, but its results on samples are those of")
+
+
+# The guide names them; each has a norm of 64 elements, or no parameter.
+NO_MORE = {
+    "activations": "AccurateGELUActivation",
+    "models.deberta.modeling_deberta": "DebertaLayerNorm",
+    "models.esmc.modeling_esmc": "EsmcLayerNorm",
+    "models.esmfold2.modeling_esmfold2": "EsmFold2LayerNorm",
+    "models.gradium_phonon_tts.modeling_gradium_phonon_tts": "GradiumPhononTTSTimestepNorm",
+    "models.imagegpt.modeling_imagegpt": "ImageGPTLayerNorm",
+    "models.muse_spark.modeling_muse_spark": "MuseSparkTextCenteredRMSNorm",
+    "models.qwen4_exp.modeling_qwen4_exp": "Qwen4ExpTextRMSNorm",
+    "models.videoprism.modeling_videoprism": "VideoPrismLayerNorm",
+    "models.xlstm.modeling_xlstm": "xLSTMRMSNorm",
+}
+
+
+@pytest.mark.parametrize("file", NO_MORE)
+def test_trust_swaps_the_classes_that_are_swapped_no_more(file):
+    kind = getattr(importlib.import_module(f"transformers.{file}"), NO_MORE[file])
+    module = kind() if file == "activations" else kind(64)
+    with torch.no_grad():
+        for each in module.parameters():
+            each.copy_(torch.linspace(0.5, 1.5, 64))
+    (entry,) = swap_report(module).refused
+    assert f"trust=[{kind.__name__}]" in entry.reason
+    x = torch.randn(3, 64)
+    right = module(x)
+    assert swap_modules(module, strict=True, trust=[kind]).entries[0].trusted
+    torch.testing.assert_close(module(x), right, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("wrong", [[ByHand()], ["ByHand"], [int], ByHand()])

@@ -1,8 +1,10 @@
 """What docs/guides/modules.md lists as not noticed is not: each entry of its list, in its order."""
 
+import types
+
 import pytest
 import torch
-from changed_modules import Gated, Norm, OfEps, after, plus_one, with_and_without_swap
+from changed_modules import Gated, Norm, OfEps, OfSuper, after, plus_one, with_and_without_swap
 from torch import nn
 from torch.nn import functional
 
@@ -26,6 +28,25 @@ def attributes_of_its_own_making(module, patch):
     patch.setattr(Norm, "__getattribute__", get)
 
 
+class Other(nn.LayerNorm):
+    def forward(self, x):
+        return x + 1
+
+
+def of_its_own_class():
+    """Return a module of a class of its own, for a change that cannot be taken back."""
+    kind = type("Fresh", (nn.LayerNorm,), {"data_format": "channels_last"})
+    forward = OfSuper.forward
+    cell = types.CellType(kind)
+    kind.forward = types.FunctionType(forward.__code__, forward.__globals__, closure=(cell,))
+    return kind(16)
+
+
+def bases(module, patch):
+    kind = [each for each in type(module).__mro__ if each.__name__ == "Fresh"][-1]
+    kind.__bases__ = (Other,)
+
+
 def call_of_the_activation(module, patch):
     patch.setattr(nn.SiLU, "__call__", lambda self, x: x + 1)
 
@@ -39,6 +60,7 @@ EAGER = {
     "function of PyTorch": (nn.SiLU, function_of_pytorch),
     "attribute of nn.Module": (Norm, class_of_modules),
     "__getattribute__": (Norm, attributes_of_its_own_making),
+    "__bases__": (of_its_own_class, bases),
     "__call__ of the activation": (Gated, call_of_the_activation),
     "property for forward": (nn.SiLU, property_for_forward),
 }

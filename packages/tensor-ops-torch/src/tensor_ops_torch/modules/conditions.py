@@ -49,7 +49,7 @@ class Conditions:
         digests = ((owner, name, _digest(found)) for owner, name, found in functions)
         return cls(
             tuple((name, type(value), value) for name, value in values),
-            tuple(sorted(digests, key=lambda each: each[1])),
+            tuple(sorted(digests, key=lambda each: (each[1], each[0].__qualname__))),
             tuple(sorted(held)),
         )
 

@@ -7,10 +7,13 @@ is no variable stands for, such as ``torch.rsqrt``, has to be the same object.
 
 The annotations of a form say what its attributes are: `Weight` and `Bias` are parameters of one
 axis, `Eps` is a number, `RowShape` is a tuple of the length of a row, `Child` is a module,
-`Function` is one of PyTorch's activations, and a `Literal` is that value. A decorator names the
-op. To add a form, copy the code of a model here, and give its attributes the names that they have
-in the others.
+`Function` is one of PyTorch's activations, a `Literal` is that value, and `Unread` is in a branch
+that does not run. A decorator names the op. To add a form, copy the code of a model here, and give
+its attributes the names that they have in the others.
 """
+
+# Forms have branches that do not run, too.
+# mypy: disable-error-code="unreachable,comparison-overlap"
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 import torch.nn.functional as F  # noqa: N812 -- as models have it
-from torch import Tensor
+from torch import Tensor, nn
 
 __all__ = ["FORMS", "FUNCTIONS", "Activation", "Form"]
 
@@ -31,6 +34,7 @@ Eps: TypeAlias = float
 RowShape: TypeAlias = tuple[int]
 Child: TypeAlias = Callable[[Tensor], Tensor]
 Function: TypeAlias = Callable[[Tensor], Tensor]
+Unread: TypeAlias = Any
 #: An op of one input, and its approximation.
 Activation: TypeAlias = tuple[str, str | None]
 #: Functions of PyTorch, and the keyword that decides on the op.
@@ -176,6 +180,23 @@ class Gemma4:
 
 
 @form("rms_norm")
+class Gemma4Unweighted:
+    eps: Eps
+    with_scale: Literal[False]
+    scale: Unread
+
+    def norm(self, x: Tensor) -> Tensor:
+        mean = x.pow(2).mean(-1, keepdim=True) + self.eps
+        return x * torch.pow(mean, -0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.norm(x.float())
+        if self.with_scale:
+            y = y * self.scale.float()
+        return y.type_as(x)
+
+
+@form("rms_norm")
 class Moshi:
     weight: Weight
     eps: Eps
@@ -233,6 +254,21 @@ class Inkling2Unweighted:
 
 
 # LayerNorm
+
+
+# Of a subclass of PyTorch's, whose parameters, shape and eps it has.
+@form("layer_norm")
+class ConvNext(nn.LayerNorm):
+    data_format: Literal["channels_last"]
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.data_format == "channels_first":
+            x = x.permute(0, 2, 3, 1)
+            x = super().forward(x)
+            x = x.permute(0, 3, 1, 2)
+        else:
+            x = super().forward(x)
+        return x
 
 
 @form("layer_norm")
@@ -416,6 +452,79 @@ class T5GemmaMLP:
         y = self.drop(y)
         z = self.down(y)
         return z  # noqa: RET504
+
+
+@form(projections=("gate", "up"), after=("drop", "down"))
+class LongT5MLP:
+    gate: Child
+    up: Child
+    drop: Child
+    down: Child
+    act: Child
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate = self.act(self.gate(x))
+        up = self.up(x)
+        x = gate * up
+        x = self.drop(x)
+        x = self.down(x)
+        return x  # noqa: RET504
+
+
+@form(projections=("gate", "up"), after=("down",))
+class Gemma3nMLP:
+    gate: Child
+    up: Child
+    down: Child
+    act: Child
+    sparsity: Literal[0]
+    sparse: Unread
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate = self.gate(x)
+        if self.sparsity > 0.0:
+            gate = self.sparse(gate)
+        y = self.act(gate)
+        up = self.up(x)
+        z = self.down(y * up)
+        return z  # noqa: RET504
+
+
+@form(projections=("gate", "up"))
+class CpmAntMLP:
+    gate: Child
+    up: Child
+    act: Child
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate = self.act(self.gate(x))
+        x = self.up(x)
+        x = gate * x
+        return x  # noqa: RET504
+
+
+@form(projections=("both",), gate_first=False)
+class ClvpMLP:
+    both: Child
+    act: Child
+
+    def forward(self, x: Tensor) -> Tensor:
+        x, gate = self.both(x).chunk(2, dim=-1)
+        return x * self.act(gate)
+
+
+@form(projections=("both",), gate_first=False, after=("down",))
+class MoonshineMLP:
+    both: Child
+    down: Child
+    act: Child
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.both(x)
+        x, gate = x.chunk(2, dim=-1)
+        x = self.act(gate) * x
+        x = self.down(x)
+        return x  # noqa: RET504
 
 
 @form(projections=("both",), after=("down",))

@@ -30,6 +30,8 @@ _LEAST_LIKENESS = 0.6
 _MODULES: dict[Any, dict[str, Any]] = {
     each: dict(vars(each)) for each in (torch, nn, nn.functional, math)
 }
+# What ``super().forward`` is in a class whose base this is.
+_INHERITED = {nn.LayerNorm: nn.LayerNorm.forward}
 
 
 @dataclass
@@ -174,7 +176,7 @@ class _Comparison:
         """Return whether a function of the module has the code of a form's."""
         form = _definitions()[self.found.form.code][wanted]
         code = function.__code__
-        if code.co_freevars or function.__defaults__ or function.__kwdefaults__:
+        if function.__defaults__ or function.__kwdefaults__ or not self._inherits(wanted, function):
             return False
         frame = _Frame(self, function, code.co_varnames)
         if not frame.same(form.args, definition.args):
@@ -199,6 +201,20 @@ class _Comparison:
         for wanted, role in self.roles.items():
             self._value(role, self.found.names[wanted])
 
+    def _inherits(self, wanted: str, function: Any) -> bool:
+        """Return whether ``super()`` in a function is the class that it is in the form's."""
+        form = self.found.form.code
+        if vars(form)[wanted].__code__.co_freevars != function.__code__.co_freevars:
+            return False
+        if not function.__code__.co_freevars:
+            return True
+        order, parent = type(self.module).__mro__, form.__mro__[1]
+        owner = function.__closure__[0].cell_contents
+        if owner not in order or order[order.index(owner) + 1] is not parent:
+            return False
+        self.found.functions.add((parent, "forward", _INHERITED[parent]))
+        return vars(parent)["forward"] is _INHERITED[parent]
+
     def _function(self, wanted: str, given: str) -> bool:
         function = stored_in(type(self.module), given)
         if given in vars(self.module) or not isinstance(function, types.FunctionType):
@@ -213,6 +229,8 @@ class _Comparison:
 
     def _value(self, role: str, name: str) -> None:
         """Refuse a value that is not what the form's attribute stands for."""
+        if role == "Unread":
+            return
         value = held_in(self.module, name)
         if role in ("Weight", "Bias"):
             if _has_no(self.module._parameters, name):
@@ -240,12 +258,8 @@ class _Comparison:
             self.found.watched[name] = value
         else:
             wanted = ast.literal_eval(role.removeprefix("Literal[").removesuffix("]"))
-            same = (
-                value is wanted
-                if wanted is True
-                else type(value) in (int, float) and value == wanted
-            )
-            if not same:
+            kinds = (int, float) if type(wanted) is int else (type(wanted),)
+            if type(value) not in kinds or value != wanted:
                 raise RefusedError(f"its {name} is {value!r}, expected {wanted!r}")
             self.found.watched[name] = value
 

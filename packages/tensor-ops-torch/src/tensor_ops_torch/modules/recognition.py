@@ -132,6 +132,8 @@ def _recipe(module: nn.Module, found: Match, activations: _Activations) -> Recip
         raise RefusedError(f"it computes {what}, which no op of tensor_ops does", missing=what)
     if form.projections:
         return _gated(module, found, conditions, activations)
+    if issubclass(form.code, nn.LayerNorm):
+        return _norm_of_pytorch(module, "layer_norm", "bias", found.watched, found.functions)
     if form.op in ("rms_norm", "layer_norm"):
         eps: float | str = names["eps"] if form.eps is None else form.eps
         norm = Norm(form.op, names.get("weight"), names.get("bias"), form.offset, eps)
@@ -174,14 +176,20 @@ def _rms_norm(module: nn.Module) -> Recipe:
     return _norm_of_pytorch(module, "rms_norm", None)
 
 
-def _norm_of_pytorch(module: nn.Module, op: str, bias: str | None) -> Recipe:
+def _norm_of_pytorch(
+    module: nn.Module,
+    op: str,
+    bias: str | None,
+    decided_by: Mapping[str, Any] | None = None,
+    functions: Collection[tuple[type, str, Any]] = (),
+) -> Recipe:
     shape, eps = held_in(module, "normalized_shape"), held_in(module, "eps")
     if not (type(shape) is tuple and len(shape) == 1):
         raise RefusedError(f"its normalized_shape is {shape}, expected one axis")
     names = [name for name in ("weight", bias) if name is not None]
     absent = {name for name in names if held_in(module, name) is None}
     held = [name for name in names if name not in absent]
-    watched: dict[str, Any] = {"normalized_shape": shape} | dict.fromkeys(absent)
+    watched = {"normalized_shape": shape, **dict.fromkeys(absent), **(decided_by or {})}
     if eps is None:
         watched["eps"] = None
     vectors = [None if name is None or name in absent else name for name in ("weight", bias)]
@@ -189,7 +197,7 @@ def _norm_of_pytorch(module: nn.Module, op: str, bias: str | None) -> Recipe:
     for dtype in SAMPLED:
         default = torch.finfo(torch.float64 if dtype is torch.float64 else torch.float32).eps
         norms[dtype] = Norm(op, vectors[0], vectors[1], False, default if eps is None else "eps")
-    conditions = Conditions.of(watched, _forward_of(module), held)
+    conditions = Conditions.of(watched, functions or _forward_of(module), held)
     return check_norm(module, norms, conditions, shape[0])
 
 
