@@ -68,7 +68,12 @@ def written(source, roles, names=vars(forms)):  # noqa: B008 -- the globals of t
 
 
 def source_of(form):
-    tree = ast.parse(textwrap.dedent(inspect.getsource(form.code)))
+    """Return the source of a form's class, with the functions that it has from others."""
+    tree = ast.parse(inspect.getsource(form.code))
+    for base in form.code.__mro__[1:]:
+        if base.__module__ == forms.__name__:
+            (kind,) = ast.parse(inspect.getsource(base)).body
+            tree.body[0].body += [each for each in kind.body if isinstance(each, ast.FunctionDef)]
     return ast.unparse(tree)
 
 
@@ -78,7 +83,7 @@ def form(request):
 
 
 def test_a_form_is_known_by_its_own_code(form):
-    found = match(written(source_of(form), form.code.__annotations__))
+    found = match(written(source_of(form), form.roles))
     assert isinstance(found, Match)
     assert found.form.code is form.code
 
@@ -110,7 +115,7 @@ class Renamed(ast.NodeTransformer):
 
 def test_names_are_free(form):
     source = ast.unparse(ast.fix_missing_locations(Renamed().visit(ast.parse(source_of(form)))))
-    roles = {f"my_{name}": role for name, role in form.code.__annotations__.items()}
+    roles = {f"my_{name}": role for name, role in form.roles.items()}
     found = match(written(source, roles))
     assert found.form.code is form.code
     assert found.names == {name: f"my_{name}" for name in found.names}
@@ -166,7 +171,7 @@ def _other(value):
 
 def test_any_change_of_a_form_is_none(form):
     """But where it is another form, which says what it is itself."""
-    source, roles = source_of(form), form.code.__annotations__
+    source, roles = source_of(form), form.roles
     head, body = source.splitlines()[1], source[source.index("\n    def ") :]
     count = 0
     for mutation in mutations(f"class Changed:\n{body}"):

@@ -81,6 +81,12 @@ class Form:
     gate_first: bool = True
     after: tuple[str, ...] = ()
 
+    @property
+    def roles(self) -> dict[str, str]:
+        """What its attributes are, by their names."""
+        own = (each for each in reversed(self.code.__mro__) if each.__module__ == __name__)
+        return {name: role for each in own for name, role in each.__annotations__.items()}
+
 
 FORMS: list[Form] = []
 
@@ -93,14 +99,36 @@ def form(op: str | None = None, **facts: Any) -> Callable[[type], type]:
     return add
 
 
+class Weighted:
+    weight: Weight
+    eps: Eps
+
+
+class Normed:
+    eps: Eps
+
+    def norm(self, x: Tensor) -> Tensor:
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
+
+
+class Gated:
+    gate: Child
+    up: Child
+    down: Child
+    act: Child
+
+
+class Fused:
+    both: Child
+    down: Child
+    act: Child
+
+
 # RMSNorm
 
 
 @form("rms_norm")
-class Llama:
-    weight: Weight
-    eps: Eps
-
+class Llama(Weighted):
     def forward(self, x: Tensor) -> Tensor:
         dtype = x.dtype
         x = x.to(torch.float32)
@@ -110,10 +138,7 @@ class Llama:
 
 
 @form("rms_norm")
-class Olmo2:
-    weight: Weight
-    eps: Eps
-
+class Olmo2(Weighted):
     def forward(self, x: Tensor) -> Tensor:
         dtype = x.dtype
         x = x.to(torch.float32)
@@ -123,10 +148,7 @@ class Olmo2:
 
 
 @form("rms_norm")
-class NemotronH:
-    weight: Weight
-    eps: Eps
-
+class NemotronH(Weighted):
     def forward(self, x: Tensor) -> Tensor:
         dtype = x.dtype
         x = x.to(torch.float32)
@@ -136,10 +158,7 @@ class NemotronH:
 
 
 @form("rms_norm")
-class T5:
-    weight: Weight
-    eps: Eps
-
+class T5(Weighted):
     def forward(self, x: Tensor) -> Tensor:
         variance = x.to(torch.float32).pow(2).mean(-1, keepdim=True)
         x = x * torch.rsqrt(variance + self.eps)
@@ -149,13 +168,7 @@ class T5:
 
 
 @form("rms_norm", offset=True)
-class Gemma:
-    weight: Weight
-    eps: Eps
-
-    def norm(self, x: Tensor) -> Tensor:
-        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
-
+class Gemma(Weighted, Normed):
     def forward(self, x: Tensor) -> Tensor:
         y = self.norm(x.float())
         y = y * (1.0 + self.weight.float())
@@ -163,9 +176,7 @@ class Gemma:
 
 
 @form("rms_norm")
-class Gemma4:
-    weight: Weight
-    eps: Eps
+class Gemma4(Weighted):
     with_scale: Literal[True]
 
     def norm(self, x: Tensor) -> Tensor:
@@ -197,13 +208,7 @@ class Gemma4Unweighted:
 
 
 @form("rms_norm")
-class Moshi:
-    weight: Weight
-    eps: Eps
-
-    def norm(self, x: Tensor) -> Tensor:
-        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
-
+class Moshi(Weighted, Normed):
     def forward(self, x: Tensor) -> Tensor:
         y = self.norm(x.float())
         y = y * self.weight.float()
@@ -211,25 +216,14 @@ class Moshi:
 
 
 @form("rms_norm")
-class Llama4:
-    weight: Weight
-    eps: Eps
-
-    def norm(self, x: Tensor) -> Tensor:
-        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
-
+class Llama4(Weighted, Normed):
     def forward(self, x: Tensor) -> Tensor:
         y = self.norm(x.float()).type_as(x)
         return y * self.weight
 
 
 @form("rms_norm")
-class NanoChat:
-    eps: Eps
-
-    def norm(self, x: Tensor) -> Tensor:
-        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
-
+class NanoChat(Normed):
     def forward(self, x: Tensor) -> Tensor:
         return self.norm(x.float()).type_as(x)
 
@@ -272,10 +266,7 @@ class ConvNext(nn.LayerNorm):
 
 
 @form("layer_norm")
-class Cohere:
-    weight: Weight
-    eps: Eps
-
+class Cohere(Weighted):
     def forward(self, x: Tensor) -> Tensor:
         dtype = x.dtype
         x = x.to(torch.float32)
@@ -354,59 +345,35 @@ class QuickGELU:
 
 
 @form(projections=("gate", "up"), after=("down",))
-class LlamaMLP:
-    gate: Child
-    up: Child
-    down: Child
-    act: Child
-
+class LlamaMLP(Gated):
     def forward(self, x: Tensor) -> Tensor:
         y = self.down(self.act(self.gate(x)) * self.up(x))
         return y  # noqa: RET504
 
 
 @form(projections=("gate", "up"), after=("down",))
-class IdeficsMLP:
-    gate: Child
-    up: Child
-    down: Child
-    act: Child
-
+class IdeficsMLP(Gated):
     def forward(self, x: Tensor) -> Tensor:
         return self.down(self.act(self.gate(x)) * self.up(x))
 
 
 @form(projections=("gate", "up"), after=("down",))
-class Llama4MLP:
-    gate: Child
-    up: Child
-    down: Child
-    act: Child
-
+class Llama4MLP(Gated):
     def forward(self, x: Tensor) -> Tensor:
         y = self.act(self.gate(x)) * self.up(x)
         return self.down(y)
 
 
 @form(projections=("gate", "up"), after=("down",))
-class RecurrentGemmaMLP:
-    gate: Child
-    up: Child
-    down: Child
-    act: Child
-
+class RecurrentGemmaMLP(Gated):
     def forward(self, x: Tensor) -> Tensor:
         gate = self.act(self.gate(x))
         return self.down(gate * self.up(x))
 
 
 @form(projections=("gate", "up"), after=("norm", "down"))
-class BitNetMLP:
-    gate: Child
-    up: Child
+class BitNetMLP(Gated):
     norm: Child
-    down: Child
-    act: Child
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.down(self.norm(self.act(self.gate(x)) * self.up(x)))
@@ -425,11 +392,7 @@ class Lfm2MLP:
 
 # The multipliers of other values than one are no part of an op.
 @form(projections=("up", "gate"), gate_first=False, after=("down",))
-class FalconH1MLP:
-    gate: Child
-    up: Child
-    down: Child
-    act: Child
+class FalconH1MLP(Gated):
     of_gate: Literal[1]
     of_down: Literal[1]
 
@@ -440,12 +403,8 @@ class FalconH1MLP:
 
 
 @form(projections=("gate", "up"), after=("drop", "down"))
-class T5GemmaMLP:
-    gate: Child
-    up: Child
+class T5GemmaMLP(Gated):
     drop: Child
-    down: Child
-    act: Child
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.act(self.gate(x)) * self.up(x)
@@ -455,12 +414,8 @@ class T5GemmaMLP:
 
 
 @form(projections=("gate", "up"), after=("drop", "down"))
-class LongT5MLP:
-    gate: Child
-    up: Child
+class LongT5MLP(Gated):
     drop: Child
-    down: Child
-    act: Child
 
     def forward(self, x: Tensor) -> Tensor:
         gate = self.act(self.gate(x))
@@ -472,11 +427,7 @@ class LongT5MLP:
 
 
 @form(projections=("gate", "up"), after=("down",))
-class Gemma3nMLP:
-    gate: Child
-    up: Child
-    down: Child
-    act: Child
+class Gemma3nMLP(Gated):
     sparsity: Literal[0]
     sparse: Unread
 
@@ -514,11 +465,7 @@ class ClvpMLP:
 
 
 @form(projections=("both",), gate_first=False, after=("down",))
-class MoonshineMLP:
-    both: Child
-    down: Child
-    act: Child
-
+class MoonshineMLP(Fused):
     def forward(self, x: Tensor) -> Tensor:
         x = self.both(x)
         x, gate = x.chunk(2, dim=-1)
@@ -528,11 +475,7 @@ class MoonshineMLP:
 
 
 @form(projections=("both",), after=("down",))
-class Phi3MLP:
-    both: Child
-    down: Child
-    act: Child
-
+class Phi3MLP(Fused):
     def forward(self, x: Tensor) -> Tensor:
         up = self.both(x)
         gate, up = up.chunk(2, dim=-1)
@@ -541,11 +484,8 @@ class Phi3MLP:
 
 
 @form(projections=("both",), after=("drop", "down"))
-class ModernBertMLP:
-    both: Child
+class ModernBertMLP(Fused):
     drop: Child
-    down: Child
-    act: Child
 
     def forward(self, x: Tensor) -> Tensor:
         gate, up = self.both(x).chunk(2, dim=-1)
@@ -553,11 +493,7 @@ class ModernBertMLP:
 
 
 @form(projections=("both",), after=("down",))
-class GraniteMoeMLP:
-    both: Child
-    down: Child
-    act: Child
-
+class GraniteMoeMLP(Fused):
     def forward(self, x: Tensor) -> Tensor:
         x = self.both(x)
         halves = x.chunk(2, dim=-1)

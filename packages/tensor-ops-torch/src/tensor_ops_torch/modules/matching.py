@@ -149,7 +149,9 @@ def _definitions() -> dict[type, dict[str, ast.FunctionDef]]:
     return {
         form.code: {
             each.name: each
-            for each in classes[form.code.__name__].body
+            for kind in form.code.__mro__
+            if kind.__module__ == forms.__name__
+            for each in classes[kind.__name__].body
             if isinstance(each, ast.FunctionDef)
         }
         for form in FORMS
@@ -167,10 +169,6 @@ class _Comparison:
 
     module: nn.Module
     found: Match
-
-    @property
-    def roles(self) -> dict[str, str]:
-        return self.found.form.code.__annotations__
 
     def method(self, wanted: str, given: str, function: Any, definition: ast.FunctionDef) -> bool:
         """Return whether a function of the module has the code of a form's."""
@@ -194,17 +192,17 @@ class _Comparison:
         if given.startswith("__"):
             return False
         names[wanted] = given
-        return wanted in self.roles or self._function(wanted, given)
+        return wanted in self.found.form.roles or self._function(wanted, given)
 
     def check_values(self) -> None:
         """Refuse attributes that are not what those of the form stand for."""
-        for wanted, role in self.roles.items():
+        for wanted, role in self.found.form.roles.items():
             self._value(role, self.found.names[wanted])
 
     def _inherits(self, wanted: str, function: Any) -> bool:
         """Return whether ``super()`` in a function is the class that it is in the form's."""
         form = self.found.form.code
-        if vars(form)[wanted].__code__.co_freevars != function.__code__.co_freevars:
+        if getattr(form, wanted).__code__.co_freevars != function.__code__.co_freevars:
             return False
         if not function.__code__.co_freevars:
             return True
