@@ -52,6 +52,7 @@ def op(
         public = functools.wraps(body)(_dispatcher(new))
         del public.__wrapped__  # what a caller gets is not the body
         public.__signature__ = new.signature  # type: ignore[attr-defined]
+        public.__doc__ = new.docstring
         new.public = public
         return public
 

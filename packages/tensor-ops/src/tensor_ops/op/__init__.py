@@ -1,9 +1,11 @@
 """Ops: the signature, the NumPy body, the samples and the error bounds of each, in one object.
 
 `OPS` has every op by its name. The files in ``tensor_ops/ops`` put theirs in, with the decorator of
-`tensor_ops.dispatch`.
+`tensor_ops.dispatch`. What the docstrings of all ops say alike is written here: `out`, `backend`,
+what is returned and what is raised. An op of several results has `out` and "Returns" itself.
 """
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +20,30 @@ __all__ = ["OPS", "Op"]
 
 # Filled by the files in tensor_ops/ops, by name.
 OPS: dict[str, "Op"] = {}
+
+_OUT = """
+out : array of the shape and dtype of `{first}`, optional
+    Where the result goes; {full} itself or memory apart from every input."""
+_BACKEND = """
+backend : str, optional
+    The backend that must run this call."""
+_RESULT = """
+
+Returns
+-------
+array of the shape and dtype of `{first}`
+    `out` if it was given."""
+_RAISES = """
+
+Raises
+------
+TypeError
+    If an argument is no array where one is expected, or has another type or dtype than those above.
+ValueError
+    If a shape does not fit, a number or a choice is none of those above or `out` cannot take the
+    result.
+BackendError
+    If the backend that was asked for cannot run this{why}."""
 
 
 class Op(Declaration):
@@ -76,6 +102,20 @@ class Op(Declaration):
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
+
+    @property
+    def docstring(self) -> str:
+        """The docstring of the public function: the body's, with the sections that all share."""
+        own, notes, rest = inspect.cleandoc(self.body.__doc__ or "").partition("\n\nNotes\n")
+        parameters, returns, results = own.partition("\n\nReturns\n")
+        if not returns:
+            full = " itself, ".join(
+                f"`{name}`" for name, kind in self.kinds.items() if kind.is_full
+            )
+            parameters += _OUT.format(first=self.first, full=full)
+            results = _RESULT.format(first=self.first)
+        why = ": not every backend has derivatives" if self.derivative_of else ""
+        return f"{parameters}{_BACKEND}{returns}{results}{_RAISES.format(why=why)}{notes}{rest}"
 
     @property
     def first(self) -> str:

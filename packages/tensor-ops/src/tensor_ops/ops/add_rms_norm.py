@@ -116,23 +116,12 @@ def add_rms_norm(
     out : tuple of two arrays, shape (..., n), optional
         Where y and h go: `x` itself, `residual` itself or memory apart from every input, and
         apart from each other.
-    backend : str, optional
-        The backend that must run this call.
 
     Returns
     -------
     y, h : arrays, shape (..., n)
         The normalized rows in the dtype of `x`, and the sum in the dtype of `residual`; `out` if
         it was given.
-
-    Raises
-    ------
-    TypeError
-        If an argument is no array or has a dtype other than those above.
-    ValueError
-        If a shape does not fit, `eps` is negative or `out` cannot take the result.
-    BackendError
-        If the backend that was asked for cannot run this.
 
     Notes
     -----

@@ -81,8 +81,6 @@ def add_rms_norm_backward(
     out : tuple of two arrays, shapes (..., n) and (n,), optional
         Where the results go: `grad_h` itself, `h` itself or memory apart from every input, and
         apart from each other.
-    backend : str, optional
-        The backend that must run this call.
 
     Returns
     -------
@@ -90,15 +88,6 @@ def add_rms_norm_backward(
         The gradient with respect to either term of the sum.
     grad_weight : array of the shape and dtype of `weight`
         Summed over all rows. `out` if it was given.
-
-    Raises
-    ------
-    TypeError
-        If an argument is no array or has a dtype other than those above.
-    ValueError
-        If a shape does not fit, `eps` is negative or `out` cannot take the results.
-    BackendError
-        If the backend that was asked for cannot run this: not every backend has derivatives.
 
     Notes
     -----

@@ -57,27 +57,10 @@ def gelu(
         float32, float16, bfloat16 or float64.
     approximate : {"tanh", "none"}, optional
         The approximation by tanh, or the distribution function itself.
-    out : array of the shape of `x`, optional
-        Where the result goes; `x` itself or memory apart from it.
-    backend : str, optional
-        The backend that must run this call.
-
-    Returns
-    -------
-    array of the shape and dtype of `x`
-        `out` if it was given. The limit at minus infinity is -0.0.
-
-    Raises
-    ------
-    TypeError
-        If `x` is no array or has an unsupported dtype, or `approximate` is no string.
-    ValueError
-        If `approximate` is neither of the two or `out` cannot take the result.
-    BackendError
-        If the backend that was asked for cannot run this.
 
     Notes
     -----
+    The limit at minus infinity is -0.0.
     Computed in float64, the tanh as a sigmoid: rounding the argument to float32 would cost the
     negative tail up to thirty ULP.
     Source: Hendrycks and Gimpel, "Gaussian Error Linear Units (GELUs)", 2016.

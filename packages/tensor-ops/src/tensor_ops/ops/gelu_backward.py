@@ -93,28 +93,10 @@ def gelu_backward(
         What gelu was computed of.
     approximate : {"tanh", "none"}, optional
         The form that was computed.
-    out : array of the shape of `grad`, optional
-        Where the result goes; `grad` itself, `x` itself or memory apart from both.
-    backend : str, optional
-        The backend that must run this call.
-
-    Returns
-    -------
-    array of the shape and dtype of `grad`
-        `out` if it was given. At minus infinity the derivative is zero, the limit.
-
-    Raises
-    ------
-    TypeError
-        If an argument is no array, has an unsupported dtype or another dtype than `grad`, or
-        `approximate` is no string.
-    ValueError
-        If the shapes differ, `approximate` is neither of the two or `out` cannot take the result.
-    BackendError
-        If the backend that was asked for cannot run this: not every backend has derivatives.
 
     Notes
     -----
+    At minus infinity the derivative is zero, the limit.
     Computed in float64. The two terms of the derivative cancel near x = -0.75: its error is small
     relative to their magnitudes.
     Source: Hendrycks and Gimpel, "Gaussian Error Linear Units (GELUs)", 2016.

@@ -104,28 +104,10 @@ def gelu_mul(
     up : array of the shape and dtype of `gate`
     approximate : {"tanh", "none"}, optional
         The approximation by tanh, or the normal distribution function itself.
-    out : array of the shape of `gate`, optional
-        Where the result goes; `gate` itself, `up` itself or memory apart from both.
-    backend : str, optional
-        The backend that must run this call.
-
-    Returns
-    -------
-    array of the shape and dtype of `gate`
-        `out` if it was given. Zero times infinity is NaN, as in any product.
-
-    Raises
-    ------
-    TypeError
-        If an argument is no array, has an unsupported dtype or another dtype than `gate`,
-        or `approximate` is no string.
-    ValueError
-        If the shapes differ, `approximate` is neither of the two or `out` cannot take the result.
-    BackendError
-        If the backend that was asked for cannot run this.
 
     Notes
     -----
+    Zero times infinity is NaN, as in any product.
     Computed in float64: a product with a large `up` is right even where gelu(gate) alone is
     smaller than the dtype can hold.
     Source: Shazeer, "GLU Variants Improve Transformer", 2020.

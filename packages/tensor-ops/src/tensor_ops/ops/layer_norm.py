@@ -115,24 +115,6 @@ def layer_norm(
         In the dtype of `weight`; zero if it is not given.
     eps : float, optional
         Added to the variance; finite and not negative.
-    out : array, shape (..., n), optional
-        Where the result goes; `x` itself or memory apart from every input.
-    backend : str, optional
-        The backend that must run this call.
-
-    Returns
-    -------
-    array, shape (..., n)
-        In the dtype of `x`; `out` if it was given.
-
-    Raises
-    ------
-    TypeError
-        If an argument is no array or has a dtype other than those above.
-    ValueError
-        If a shape does not fit, `eps` is negative or `out` cannot take the result.
-    BackendError
-        If the backend that was asked for cannot run this.
 
     Notes
     -----

@@ -122,23 +122,12 @@ def layer_norm_backward(
     out : tuple of three arrays, shapes (..., n), (n,) and (n,), optional
         Where the results go: `grad` itself, `x` itself or memory apart from every input, and
         apart from each other.
-    backend : str, optional
-        The backend that must run this call.
 
     Returns
     -------
     grad_x : array of the shape and dtype of `grad`
     grad_weight, grad_bias : arrays of the shape and dtype of `weight`
         Summed over all rows. `out` if it was given.
-
-    Raises
-    ------
-    TypeError
-        If an argument is no array or has a dtype other than those above.
-    ValueError
-        If a shape does not fit, `eps` is negative or `out` cannot take the results.
-    BackendError
-        If the backend that was asked for cannot run this: not every backend has derivatives.
 
     Notes
     -----

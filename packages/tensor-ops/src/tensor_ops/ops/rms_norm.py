@@ -72,24 +72,6 @@ def rms_norm(
         In the dtype of `x`, or float32 beside a float16 or bfloat16 `x`.
     eps : float, optional
         Added to the mean square; finite and not negative.
-    out : array, shape (..., n), optional
-        Where the result goes; `x` itself or memory apart from every input.
-    backend : str, optional
-        The backend that must run this call.
-
-    Returns
-    -------
-    array, shape (..., n)
-        In the dtype of `x`; `out` if it was given.
-
-    Raises
-    ------
-    TypeError
-        If an argument is no array or has a dtype other than those above.
-    ValueError
-        If a shape does not fit, `eps` is negative or `out` cannot take the result.
-    BackendError
-        If the backend that was asked for cannot run this.
 
     Notes
     -----

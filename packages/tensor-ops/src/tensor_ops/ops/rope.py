@@ -97,25 +97,6 @@ def rope(
         repeated in memory for it.
     interleaved : bool, optional
         False for two halves (Hugging Face, GPT-NeoX), True for neighbours (GPT-J, Meta's Llama).
-    out : array, shape (..., n), optional
-        Where the result goes; `x` itself or memory apart from every input.
-    backend : str, optional
-        The backend that must run this call.
-
-    Returns
-    -------
-    array, shape (..., n)
-        In the dtype of `x`; `out` if it was given.
-
-    Raises
-    ------
-    TypeError
-        If an argument is no array, has a dtype other than those above, or `interleaved` is
-        neither True nor False.
-    ValueError
-        If n is odd, `cos` or `sin` does not broadcast or `out` cannot take the result.
-    BackendError
-        If the backend that was asked for cannot run this.
 
     Notes
     -----

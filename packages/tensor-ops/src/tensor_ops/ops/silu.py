@@ -31,27 +31,10 @@ def silu(x: Elements, *, out: Array = None, backend: str | None = None) -> Any:
     ----------
     x : array, any shape
         float32, float16, bfloat16 or float64.
-    out : array of the shape of `x`, optional
-        Where the result goes; `x` itself or memory apart from it.
-    backend : str, optional
-        The backend that must run this call.
-
-    Returns
-    -------
-    array of the shape and dtype of `x`
-        `out` if it was given. The limit at minus infinity is -0.0.
-
-    Raises
-    ------
-    TypeError
-        If `x` is no array or has an unsupported dtype.
-    ValueError
-        If `out` cannot take the result.
-    BackendError
-        If the backend that was asked for cannot run this.
 
     Notes
     -----
+    The limit at minus infinity is -0.0.
     Half types are computed in float32.
     Source: Elfwing, Uchibe and Doya, "Sigmoid-weighted linear units for neural network function
     approximation in reinforcement learning", 2018.

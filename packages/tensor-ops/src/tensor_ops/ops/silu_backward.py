@@ -62,27 +62,10 @@ def silu_backward(
         The gradient with respect to the result y; float32, float16, bfloat16 or float64.
     x : array of the shape and dtype of `grad`
         What silu was computed of.
-    out : array of the shape of `grad`, optional
-        Where the result goes; `grad` itself, `x` itself or memory apart from both.
-    backend : str, optional
-        The backend that must run this call.
-
-    Returns
-    -------
-    array of the shape and dtype of `grad`
-        `out` if it was given. At minus infinity the derivative is zero, the limit.
-
-    Raises
-    ------
-    TypeError
-        If an argument is no array, has an unsupported dtype or another dtype than `grad`.
-    ValueError
-        If the shapes differ or `out` cannot take the result.
-    BackendError
-        If the backend that was asked for cannot run this: not every backend has derivatives.
 
     Notes
     -----
+    At minus infinity the derivative is zero, the limit.
     Half types are computed in float32. The two terms of the derivative cancel near x = -1.28: its
     error is small relative to their magnitudes.
     Source: Elfwing, Uchibe and Doya, "Sigmoid-weighted linear units for neural network function

@@ -49,27 +49,10 @@ def silu_mul(gate: Elements, up: Elements, *, out: Array = None, backend: str | 
     gate : array, any shape
         float32, float16, bfloat16 or float64.
     up : array of the shape and dtype of `gate`
-    out : array of the shape of `gate`, optional
-        Where the result goes; `gate` itself, `up` itself or memory apart from both.
-    backend : str, optional
-        The backend that must run this call.
-
-    Returns
-    -------
-    array of the shape and dtype of `gate`
-        `out` if it was given. Zero times infinity is NaN, as in any product.
-
-    Raises
-    ------
-    TypeError
-        If an argument is no array, has an unsupported dtype or another dtype than `gate`.
-    ValueError
-        If the shapes differ or `out` cannot take the result.
-    BackendError
-        If the backend that was asked for cannot run this.
 
     Notes
     -----
+    Zero times infinity is NaN, as in any product.
     Half types are computed in float32, the far negative tail in float64: a product with a large
     `up` is right even where silu(gate) alone is smaller than float32 can hold.
     Source: Shazeer, "GLU Variants Improve Transformer", 2020.

@@ -100,22 +100,11 @@ def silu_mul_backward(
     out : tuple of two arrays of the shape of `grad`, optional
         Where the results go: any input itself or memory apart from all of them, and apart from
         each other.
-    backend : str, optional
-        The backend that must run this call.
 
     Returns
     -------
     grad_gate, grad_up : arrays of the shape and dtype of `grad`
         `out` if it was given.
-
-    Raises
-    ------
-    TypeError
-        If an argument is no array, has an unsupported dtype or another dtype than `grad`.
-    ValueError
-        If the shapes differ or `out` cannot take the results.
-    BackendError
-        If the backend that was asked for cannot run this: not every backend has derivatives.
 
     Notes
     -----

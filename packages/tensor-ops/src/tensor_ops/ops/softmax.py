@@ -110,29 +110,12 @@ def softmax(x: Rows, scale: Finite = 1.0, *, out: Array = None, backend: str | N
         float32, float16, bfloat16 or float64. Rows lie along the last axis.
     scale : float, optional
         Finite; what attention calls ``1 / sqrt(head_dim)``.
-    out : array, shape (..., n), optional
-        Where the result goes; `x` itself or memory apart from it.
-    backend : str, optional
-        The backend that must run this call.
-
-    Returns
-    -------
-    array, shape (..., n)
-        In the dtype of `x`; `out` if it was given. Minus infinity (a mask) gives zero; a row of
-        nothing else, one with NaN, and one in which `scale` times an infinite x is plus infinity
-        or NaN, is all NaN. Finite rows have the formula's values however large the products are.
-
-    Raises
-    ------
-    TypeError
-        If `x` is no array or has an unsupported dtype, or `scale` is no real number.
-    ValueError
-        If `x` has no axis, `scale` is not finite or `out` cannot take the result.
-    BackendError
-        If the backend that was asked for cannot run this.
 
     Notes
     -----
+    Minus infinity (a mask) gives zero; a row of nothing else, one with NaN, and one in which
+    `scale` times an infinite x is plus infinity or NaN, is all NaN. Finite rows have the formula's
+    values however large the products are.
     Computed in float64 as the exponential of ``scale * (x - max(x))``, which neither overflows
     nor, for small elements, loses the digits that a difference rounded to float32 would. Rows of
     the shorter dtypes whose largest product is near zero need no difference, and take float32 if

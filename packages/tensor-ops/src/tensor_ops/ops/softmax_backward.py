@@ -80,25 +80,6 @@ def softmax_backward(
         What softmax has returned: positive numbers whose sum along each row is one.
     scale : float, optional
         Finite; what has multiplied x.
-    out : array, shape (..., n), optional
-        Where the result goes; `grad` itself, `y` itself or memory apart from both.
-    backend : str, optional
-        The backend that must run this call.
-
-    Returns
-    -------
-    array of the shape and dtype of `grad`
-        `out` if it was given.
-
-    Raises
-    ------
-    TypeError
-        If an argument is no array or has another dtype than `grad`, or `scale` is no real number.
-    ValueError
-        If the shapes differ, `grad` has no axis, `scale` is not finite or `out` cannot take the
-        result.
-    BackendError
-        If the backend that was asked for cannot run this: not every backend has derivatives.
 
     Notes
     -----
