@@ -2,7 +2,6 @@
 
 import types
 
-import changed_modules
 import pytest
 import torch
 from changed_modules import Gated, Norm, OfEps, OfSuper, after, plus_one, with_and_without_swap
@@ -114,11 +113,6 @@ def call_of_the_class(module, patch):
     patch.setattr(Norm, "__call__", lambda self, x: x + 1)
 
 
-def hidden_builtin(module, patch):
-    other = types.SimpleNamespace(forward=torch.tanh)
-    patch.setattr(changed_modules, "super", lambda: other, raising=False)
-
-
 def hook(module, patch):
     module.register_forward_hook(lambda module, args, result: result + 1)
 
@@ -128,7 +122,6 @@ COMPILED = {
     "hidden parameter": (Norm, hidden_parameter),
     "hidden child": (Gated, hidden_child),
     "__call__": (Norm, call_of_the_class),
-    "hidden builtin": (OfSuper, hidden_builtin),
     "hook": (Norm, hook),
 }
 
