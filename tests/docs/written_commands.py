@@ -114,7 +114,7 @@ def _python(words, variables):
     path = Path("benchmarks", f"{words[1].replace('.', '/')}.py") if is_module else Path(words[0])
     assert (ROOT / path).is_file(), words
     # One without a parser would run.
-    assert "ArgumentParser(" in (ROOT / path).read_text(encoding="utf-8"), f"{path} has no parser"
+    assert "parse_args(" in (ROOT / path).read_text(encoding="utf-8"), f"{path} has no parser"
     return _ends_well([sys.executable, "-c", PARSE_ONLY, *words], variables)
 
 

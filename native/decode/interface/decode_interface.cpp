@@ -13,7 +13,6 @@
 #include "abi/guarded.h"
 #include "declaration/errors.h"
 #include "decode/files/exported_model.h"
-#include "decode/interface/executor_factory.h"
 #include "decode/program/activation_names.h"
 #include "decode/serving/sequences.h"
 

@@ -12,7 +12,6 @@
 #include "decode/program/node_rules.h"
 #include "decode/program/sizes.h"
 #include "decode/program/step.h"
-#include "decode/program/version_1.h"
 
 namespace tensor_ops::decode {
 namespace {

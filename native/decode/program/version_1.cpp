@@ -1,10 +1,10 @@
-#include "decode/program/version_1.h"
-
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
+
+#include "decode/program/node_rules.h"
 
 namespace tensor_ops::decode {
 namespace {

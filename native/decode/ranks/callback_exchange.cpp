@@ -3,7 +3,7 @@
 #include <chrono>
 #include <cstring>
 
-#include "declaration/thread_time.h"
+#include "declaration/waiting.h"
 #include "decode/program/sizes.h"
 
 namespace tensor_ops::decode {

@@ -14,8 +14,7 @@
 #include <thread>
 
 #include "declaration/errors.h"
-#include "declaration/relax.h"
-#include "declaration/thread_time.h"
+#include "declaration/waiting.h"
 #include "decode/program/pieces.h"
 #include "decode/program/sizes.h"
 

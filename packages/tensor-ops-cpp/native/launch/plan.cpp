@@ -6,7 +6,7 @@
 #include "declaration/operand_axes.h"
 #include "isa/float_mode.h"
 #include "launch/walker.h"
-#include "memory/streaming_stores.h"
+#include "memory/cache.h"
 #include "threads/pool.h"
 
 namespace tensor_ops {

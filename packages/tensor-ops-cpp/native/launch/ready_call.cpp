@@ -10,7 +10,6 @@
 #include "isa/isa.h"
 #include "memory/cache.h"
 #include "memory/result_pool.h"
-#include "memory/streaming_stores.h"
 #include "threads/threads.h"
 
 namespace tensor_ops {

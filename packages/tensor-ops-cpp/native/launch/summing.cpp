@@ -7,7 +7,7 @@
 #include "isa/float_mode.h"
 #include "launch/plan.h"
 #include "launch/walker.h"
-#include "memory/streaming_stores.h"
+#include "memory/cache.h"
 #include "threads/pool.h"
 
 namespace tensor_ops {

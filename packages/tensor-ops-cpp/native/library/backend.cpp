@@ -4,7 +4,6 @@
 #include "abi/backend_table.h"
 #include "isa/isa.h"
 #include "launch/ready_call.h"
-#include "threads/resources.h"
 #include "threads/threads.h"
 #ifndef TENSOR_OPS_WITHOUT_DECODE
 #include "decode/interface/decode_interface.h"

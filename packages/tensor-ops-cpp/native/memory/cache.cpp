@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "threads/resources.h"
+#include "threads/threads.h"
 
 namespace tensor_ops {
 namespace {

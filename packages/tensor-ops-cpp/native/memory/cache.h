@@ -3,6 +3,10 @@
 
 #include <cstddef>
 
+#if defined(__x86_64__) || defined(_M_X64)
+#include <immintrin.h>
+#endif
+
 #include "declaration/shared.h"
 
 namespace tensor_ops {
@@ -16,5 +20,12 @@ TENSOR_OPS_SHARED std::size_t cache_size();
 TENSOR_OPS_SHARED std::size_t streaming_threshold();
 // 0: back to the measured one.
 TENSOR_OPS_SHARED void set_streaming_threshold(std::size_t bytes);
+
+// Makes stores that went past the caches visible before the stores that follow.
+inline void finish_streaming_stores() {
+#if defined(__x86_64__) || defined(_M_X64)
+  _mm_sfence();
+#endif
+}
 
 }  // namespace tensor_ops

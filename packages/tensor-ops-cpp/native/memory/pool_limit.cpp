@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "declaration/errors.h"
-#include "threads/resources.h"
+#include "threads/threads.h"
 
 namespace tensor_ops {
 namespace {

@@ -16,12 +16,13 @@
 #include "decode/program/activation_names.h"
 #include "isa/isa.h"
 #include "memory/pages.h"
-#include "python/decode_product.h"
 #include "threads/threads.h"
 
 namespace py = pybind11;
 
 namespace tensor_ops {
+void add_decode_product(py::module_& module);  // decode_product.cpp
+
 namespace {
 
 using decode::Executable;

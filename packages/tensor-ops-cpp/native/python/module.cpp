@@ -9,7 +9,6 @@
 #include "memory/cache.h"
 #include "memory/pool_limit.h"
 #include "memory/result_pool.h"
-#include "threads/resources.h"
 #include "threads/threads.h"
 #ifndef TENSOR_OPS_WITHOUT_DECODE
 #include "binding/decode/executable.h"

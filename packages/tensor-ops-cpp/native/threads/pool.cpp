@@ -13,7 +13,7 @@
 #include <new>
 #include <thread>
 
-#include "declaration/relax.h"
+#include "declaration/waiting.h"
 #include "threads/fork.h"
 #include "threads/pytorch_threads.h"
 #include "threads/semaphore.h"

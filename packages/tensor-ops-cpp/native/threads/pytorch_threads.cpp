@@ -11,7 +11,7 @@
 #include <cstring>
 #include <ctime>
 
-#include "declaration/relax.h"
+#include "declaration/waiting.h"
 #include "threads/fork.h"
 
 namespace tensor_ops {

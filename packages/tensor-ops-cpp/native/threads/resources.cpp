@@ -1,4 +1,4 @@
-#include "threads/resources.h"
+#include "threads/threads.h"
 
 #if defined(_WIN32)
 #define WIN32_LEAN_AND_MEAN

@@ -7,7 +7,6 @@
 
 #include "threads/pool.h"
 #include "threads/pytorch_threads.h"
-#include "threads/resources.h"
 
 namespace tensor_ops {
 namespace {

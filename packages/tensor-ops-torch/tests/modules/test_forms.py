@@ -22,7 +22,7 @@ from tensor_ops_torch import swap_modules, swap_report
 from tensor_ops_torch.modules import forms
 from tensor_ops_torch.modules.forms import FORMS
 from tensor_ops_torch.modules.matching import Match, match
-from tensor_ops_torch.modules.refusal import RefusedError
+from tensor_ops_torch.modules.source import RefusedError
 
 PARAMETERS = {"Weight", "Bias"}
 

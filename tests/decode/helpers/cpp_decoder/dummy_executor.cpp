@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "decode/interface/decode_interface.h"
-#include "decode/interface/executor_factory.h"
 
 namespace tensor_ops::decode {
 namespace {

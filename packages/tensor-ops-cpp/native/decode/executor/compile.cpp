@@ -10,7 +10,7 @@
 #include "decode/program/value_plan.h"
 #include "decode/ranks/exchange_sizes.h"
 #include "isa/isa.h"
-#include "threads/resources.h"
+#include "threads/threads.h"
 
 namespace tensor_ops::decode {
 namespace {

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
 #include "declaration/errors.h"
+#include "decode/interface/decode_interface.h"
 #include "decode/program/node_kind.h"
 #include "isa/float_mode.h"
+#include "threads/threads.h"
 
 namespace tensor_ops::decode {
 namespace {
@@ -204,6 +207,17 @@ void Executable::release() {
   own_.clear();
   for (Memory* memory : {&parameters_, &caches_, &values_, &shared_}) *memory = Memory();
   tensors_.clear();
+}
+
+int most_workers() { return sensible_threads(std::numeric_limits<int>::max()); }
+
+std::unique_ptr<Executor> make_executor(const ExportedModel& model,
+                                        const ExecutorOptions& options) {
+  const std::size_t threads =
+      options.num_workers ? options.num_workers : static_cast<std::size_t>(num_threads());
+  const auto activations = options.activations.value_or(ActivationType::kInt8x2);
+  return std::make_unique<Executable>(model.program, model.tensors,
+                                      CompileOptions{threads, activations, {}, {}, true});
 }
 
 }  // namespace tensor_ops::decode

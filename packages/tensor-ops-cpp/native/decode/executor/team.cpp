@@ -4,8 +4,7 @@
 #include <system_error>
 
 #include "declaration/errors.h"
-#include "declaration/relax.h"
-#include "declaration/thread_time.h"
+#include "declaration/waiting.h"
 #include "threads/fork.h"
 #include "threads/signals.h"
 

@@ -9,6 +9,7 @@
 
 #include "decode/executor/lowering.h"
 #include "decode/executor/packing.h"
+#include "decode/program/step.h"
 #include "decode/program/value_plan.h"
 #include "decode/serving/executor.h"
 #include "decode/steps.h"
@@ -104,5 +105,10 @@ class DeviceProgram {
   std::vector<Panel> panel_list_;
   DeviceMemory weights_, caches_, work_;
 };
+
+// Whether what a phase has left for a token of a step, in the row of a launch, has NaN: queries,
+// the key and the value, or any other row.
+bool has_left_nan(const DeviceProgram& program, std::size_t phase, std::size_t row,
+                  const Step& step, std::size_t token, cudaStream_t stream);
 
 }  // namespace tensor_ops::decode

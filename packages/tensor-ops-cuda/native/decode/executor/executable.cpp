@@ -6,7 +6,6 @@
 #include "declaration/errors.h"
 #include "decode/executor/cut_nodes.h"
 #include "decode/executor/device_program.h"
-#include "decode/executor/nan_search.h"
 #include "decode/executor/runnable.h"
 #include "decode/executor/step_launcher.h"
 #include "decode/program/sizes.h"

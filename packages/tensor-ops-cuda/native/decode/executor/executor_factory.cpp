@@ -1,10 +1,9 @@
-#include "decode/interface/executor_factory.h"
-
 #include <cstdlib>
 
 #include "declaration/errors.h"
 #include "decode/executor/executable.h"
 #include "decode/executor/runnable.h"
+#include "decode/interface/decode_interface.h"
 #include "launch/device.h"
 
 namespace tensor_ops::decode {

@@ -1,9 +1,8 @@
-#include "decode/executor/nan_search.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "decode/executor/device_program.h"
 #include "launch/memory.h"
 
 namespace tensor_ops::decode {

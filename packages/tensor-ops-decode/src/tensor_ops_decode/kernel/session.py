@@ -4,7 +4,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -154,25 +154,13 @@ class Session:
         """
         with self._in_use() as requests:
             given = max_new_tokens, ignore_eos, end_tokens, logprobs, choose
-            return requests.add(self._request(tokens, *given, sampling), announce)
+            return requests.add(self._request(tokens, *given, **sampling), announce)
 
-    def check_request(
-        self,
-        /,
-        tokens: Sequence[int],
-        *,
-        max_new_tokens: int | None = None,
-        ignore_eos: bool = False,
-        end_tokens: Sequence[int] | None = None,
-        logprobs: int | None = None,
-        choose: bool = True,
-        announce: Callable[[int], object] | None = None,
-        **sampling: Any,
-    ) -> None:
+    def check_request(self, /, tokens: Sequence[int], **settings: Any) -> None:
         """Raise the error that `add_request` would, unless it is that no more may be added now."""
+        settings.pop("announce", None)
         with self._in_use():
-            given = max_new_tokens, ignore_eos, end_tokens, logprobs, choose
-            self._request(tokens, *given, sampling)
+            self._request(tokens, **settings)
 
     def extend(self, request: int, tokens: Sequence[int]) -> None:
         """Give a request of ``choose=False`` its next tokens, for which it waits.
@@ -428,12 +416,12 @@ class Session:
     def _request(
         self,
         tokens: Sequence[int],
-        max_new_tokens: int | None,
-        ignore_eos: bool,
-        end_tokens: Sequence[int] | None,
-        logprobs: int | None,
-        choose: bool,
-        sampling: Mapping[str, Any],
+        max_new_tokens: int | None = None,
+        ignore_eos: bool = False,
+        end_tokens: Sequence[int] | None = None,
+        logprobs: int | None = None,
+        choose: bool = True,
+        **sampling: Any,
     ) -> Request:
         """Return a request that can be added, or raise an error."""
         if not choose and (logprobs is not None or sampling):

@@ -18,7 +18,6 @@ from tensor_ops_decode.program.step_rules import check_step, check_steps, vocabu
 from tensor_ops_decode.ranks.group import RankGroup
 from tensor_ops_decode.reference.executor import ReferenceExecutor
 from tensor_ops_decode.reference.memory import memory_of
-from tensor_ops_decode.sharding.rank_rules import check_ranks
 
 __all__ = ["ReferenceExecutable", "compile_program", "program_memory", "supports_program"]
 
@@ -51,7 +50,7 @@ def compile_program(
     `ranks`, it is a ProgramError if the program is not the shard of its rank.
     """
     parsed = _parsed(program)
-    check_ranks(parsed, *((0, 1) if ranks is None else (ranks.rank, ranks.world_size)))
+    _check_ranks(parsed, *((0, 1) if ranks is None else (ranks.rank, ranks.world_size)))
     return ReferenceExecutable(parsed, tensors, _checked_options(options), progress, ranks)
 
 
@@ -155,3 +154,18 @@ def _checked_options(options: Mapping[str, object] | None) -> dict[str, Any]:
     if options["dtype"] not in ("float32", "float64"):
         raise ValueError(f"dtype must be 'float32' or 'float64', got {options['dtype']!r}")
     return options
+
+
+def _check_ranks(program: Program, rank: int, world_size: int) -> None:
+    """Raise a ProgramError unless every allgather has the columns of this rank."""
+    for node in program.nodes:
+        if node.kind != "allgather":
+            continue
+        columns = node.attributes["num_columns"]
+        expected = columns * (rank + 1) // world_size - columns * rank // world_size
+        given = program.values[node.inputs["x"]].columns
+        if given != expected:
+            raise ProgramError(
+                f"allgather {node.name!r}: x must have {expected} columns on rank {rank} of "
+                f"{world_size}, got {given}"
+            )

@@ -18,7 +18,7 @@ from torch import nn
 
 from tensor_ops.extension import warn_caller
 from tensor_ops_torch.modules.conditions import Conditions
-from tensor_ops_torch.modules.refusal import RefusedError
+from tensor_ops_torch.modules.source import RefusedError
 
 __all__ = [
     "Forward",

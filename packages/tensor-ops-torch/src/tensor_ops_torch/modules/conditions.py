@@ -62,7 +62,7 @@ class Conditions:
 
         It is one expression, since a loop takes longer than all that is asked of a module like
         SiLU. A compiler traces it unless it is `eager`, and guards on what it reads: a function by
-        its code and defaults, a global by its object. Each part is one that it can guard on.
+        its code, a global by its object. Each part is one that it can guard on.
         """
         hold = _Conjunction()
         classes = kind.__mro__[: kind.__mro__.index(nn.Module)]
@@ -84,14 +84,13 @@ class Conditions:
                 hold.add(f"same_partial({attribute}, {{}})", value)
             else:
                 hold.add(f"type(found := {attribute}) is {{}} and found == {{}}", of, value)
-        for owner, name, function, code, defaults, keywords in self._facts(kind):
-            hold.add(f"(found := {{}}.{name}) is {{}}", owner, function)
-            hold.add("found.__code__ is {}", code)
-            # Every argument was given where there were none, and none that is set now is used.
-            if defaults is not None:
-                hold.add("found.__defaults__ == {}", defaults)
-            if keywords is not None:
-                hold.add("found.__kwdefaults__ == {}", keywords)
+        for owner, name, _ in self.functions:
+            function = getattr(owner, name)
+            # A function that was set on a module's class is called before that of its base.
+            is_inherited = name in self._called and getattr(kind, name, None) is function
+            where = kind if is_inherited else owner
+            hold.add(f"(found := {{}}.{name}) is {{}}", where, function)
+            hold.add("found.__code__ is {}", function.__code__)
             hold.add_globals(function)
         return hold.function()
 
@@ -99,17 +98,6 @@ class Conditions:
     def _called(self) -> tuple[str, ...]:
         """The names of the functions that forwards call."""
         return tuple({name: None for _, name, _ in self.functions if name != "forward"})
-
-    def _facts(self, kind: type[nn.Module]) -> tuple[tuple[Any, ...], ...]:
-        """Return the functions, where they are looked for and what they consist of."""
-        found = []
-        for owner, name, _ in self.functions:
-            function = getattr(owner, name)
-            facts = function.__code__, function.__defaults__, copy.copy(function.__kwdefaults__)
-            # A function that was set on a module's class is called before that of its base.
-            is_inherited = name in self._called and getattr(kind, name, None) is function
-            found.append((kind if is_inherited else owner, name, function, *facts))
-        return tuple(found)
 
 
 class _Conjunction:
@@ -132,11 +120,7 @@ class _Conjunction:
             if name not in own:
                 self.add(f"{name!r} not in {{}}", own)
             names = own if name in own else vars(builtins)
-            value = _copy_partial(names[name])
-            if type(value) is functools.partial:
-                self.add(f"same_partial({{}}[{name!r}], {{}})", names, value)
-            else:
-                self.add(f"{{}}[{name!r}] is {{}}", names, value)
+            self.add(f"{{}}[{name!r}] is {{}}", names, names[name])
 
     def function(self) -> Check:
         """Return the function, for which what is missing does not hold."""
@@ -186,16 +170,13 @@ def _digest(function: Any) -> str:
         return type(function).__name__
     code = function.__code__
     facts = (code.co_code, code.co_consts, code.co_names, code.co_varnames)
-    defaults = function.__defaults__, function.__kwdefaults__
     found = vars(builtins) | function.__globals__
     used = [_named(found[name]) for name in _names_of_globals(function)]
-    return hashlib.sha256(repr((*facts, *defaults, used)).encode()).hexdigest()[:16]
+    return hashlib.sha256(repr((*facts, used)).encode()).hexdigest()[:16]
 
 
 def _named(value: Any) -> Any:
     """Return a description of a global that is the same in every process."""
-    if type(value) is functools.partial:
-        return _named(value.func), value.args, sorted(value.keywords.items())
     if isinstance(value, ModuleType):
         return value.__name__
     return getattr(value, "__module__", None), getattr(value, "__qualname__", type(value).__name__)

@@ -17,8 +17,7 @@ from torch import nn
 
 from tensor_ops_torch.modules import forms
 from tensor_ops_torch.modules.forms import FORMS, FUNCTIONS, Activation, Form
-from tensor_ops_torch.modules.refusal import RefusedError
-from tensor_ops_torch.modules.source import definition_of
+from tensor_ops_torch.modules.source import RefusedError, definition_of
 
 __all__ = ["Match", "check_calls", "held_in", "match", "nearest", "stored_in"]
 

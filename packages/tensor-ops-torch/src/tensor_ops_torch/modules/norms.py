@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tensor_ops_torch.modules import samples
 from tensor_ops_torch.modules.conditions import Conditions
 from tensor_ops_torch.modules.recipes import NormRecipe
-from tensor_ops_torch.modules.refusal import RefusedError
+from tensor_ops_torch.modules.source import RefusedError
 
 __all__ = ["Norm", "check_norm", "guess_norms"]
 

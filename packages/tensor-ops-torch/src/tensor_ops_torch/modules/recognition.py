@@ -21,9 +21,8 @@ from tensor_ops_torch.modules.forms import FUNCTIONS, Activation
 from tensor_ops_torch.modules.matching import Match, check_calls, held_in, match, nearest, stored_in
 from tensor_ops_torch.modules.norms import Norm, check_norm, guess_norms
 from tensor_ops_torch.modules.recipes import ActivationRecipe, GatedRecipe
-from tensor_ops_torch.modules.refusal import RefusedError
 from tensor_ops_torch.modules.samples import SAMPLED, shadow
-from tensor_ops_torch.modules.source import definition_of
+from tensor_ops_torch.modules.source import RefusedError, definition_of
 from tensor_ops_torch.operators.tensors import device_route
 
 __all__ = ["Outcome", "recognise"]

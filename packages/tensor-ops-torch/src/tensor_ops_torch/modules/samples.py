@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from tensor_ops.extension import OPS, Bound, measure
 from tensor_ops_torch.modules.classes import Recipe, swapped_class
 from tensor_ops_torch.modules.recipes import is_dtensor
-from tensor_ops_torch.modules.refusal import RefusedError
+from tensor_ops_torch.modules.source import RefusedError
 from tensor_ops_torch.operators.tensors import DTYPE_NAMES, as_numpy
 
 __all__ = [

@@ -10,9 +10,18 @@ from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any
 
-from tensor_ops_torch.modules.refusal import RefusedError
+__all__ = ["RefusedError", "definition_of", "forget_sources"]
 
-__all__ = ["definition_of", "forget_sources"]
+
+class RefusedError(Exception):
+    """A module is not known to be what an op computes; the message says why.
+
+    `missing` is the name of what the module computes, where that is known and no op computes it.
+    """
+
+    def __init__(self, message: str = "", missing: str | None = None) -> None:
+        super().__init__(message)
+        self.missing = missing
 
 
 def definition_of(function: Any) -> ast.FunctionDef:

@@ -194,29 +194,6 @@ def prepare_model(model: nn.Module) -> nn.Module:
     """Swap what can be swapped in a model: use `prepare_model_with_custom_kernels`, its other name.
 
     The method ``prepare_model`` of a backend does something else: it moves a model to its device.
-
-    Parameters
-    ----------
-    model : torch.nn.Module
-        It is changed in place.
-
-    Returns
-    -------
-    torch.nn.Module
-        `model`; `swap_report` says what was done to it.
-
-    Raises
-    ------
-    TypeError
-        If `model` is no module.
-
-    Examples
-    --------
-    >>> import torch
-    >>> import tensor_ops_torch
-    >>> model = tensor_ops_torch.modules.prepare_model(torch.nn.Sequential(torch.nn.RMSNorm(64)))
-    >>> tensor_ops_torch.swap_report(model).counts
-    {'rms_norm': 1}
     """
     return prepare_model_with_custom_kernels(model)
 

@@ -1,4 +1,4 @@
-// The processor time of the calling thread.
+// A thread that waits for others: a hint to the processor in each turn, and its processor time.
 #pragma once
 
 #include <chrono>
@@ -6,8 +6,19 @@
 #if !defined(_WIN32)
 #include <time.h>
 #endif
+#if defined(__x86_64__) || defined(_M_X64)
+#include <immintrin.h>
+#endif
 
 namespace tensor_ops {
+
+inline void relax() {
+#if defined(__x86_64__) || defined(_M_X64)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
 
 // On Windows, which measures it too roughly, all time counts as used.
 inline std::chrono::nanoseconds thread_cpu_time() {
