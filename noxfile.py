@@ -53,7 +53,7 @@ from wheel_sessions import run_wheels, run_wheels_sample
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.sessions = ["checks"]
-# Those that take long come first: the queue starts them in this order.
+# Sessions that take long come first: the queue starts them in this order.
 CHECKS = [
     "tests",
     "cuda",
@@ -73,7 +73,7 @@ NO_LEVELS = f"--ignore={CONFORMANCE}/test_levels.py"
 OF_DECODING = (DECODE, "tests/decode", "tests/ranks", "tests/examples")
 # The code blocks of the pages, of which --pages chooses those that need a package.
 BLOCKS = "tests/docs/test_pages.py::test_blocks_run"
-# What is for a machine with a GPU, on the emulated device.
+# The check of a machine with a GPU, on the emulated device.
 GPU_CHECK = "tests/tools/test_gpu_check_emulated.py"
 TENTH_OP = "tests/docs/test_tenth_op.py::test_a_backend_has_it"
 
@@ -219,7 +219,7 @@ def xla(session: nox.Session) -> None:
 def vllm(session: nox.Session) -> None:
     """Test the provider of vLLM's IR ops in vLLM, and its page; installs four gigabytes."""
     install_vllm(session)
-    # What the page imports of distutils keeps vLLM from being configured in the same process.
+    # The page imports distutils, which keeps vLLM from being configured in the same process.
     whole = [BLOCKS], [f"{TORCH}/tests/test_vllm_provider_in_vllm.py"]
     for chosen in [session.posargs] if session.posargs else whole:
         session.run("pytest", "-q", "--pages=vllm", *chosen)
@@ -352,7 +352,7 @@ def peers_decode(session: nox.Session) -> None:
 def docs(session: nox.Session) -> None:
     """Build the site of the documentation; -- linkcheck looks at links that lead elsewhere."""
     session.install(pytorch(), *requirements("docs"))
-    # Of the native packages only the docstrings are needed: wheels that other sessions share do.
+    # The site needs only the docstrings of native packages: wheels of other sessions have them.
     install_packages(session)
     session.install(f"./{TORCH}", emulated_cuda_wheel(session), pytorch())
     builder = session.posargs[0] if session.posargs else "html"

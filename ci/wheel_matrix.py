@@ -1,4 +1,4 @@
-"""What ``ci/matrix.json`` says: on which machine which wheels of a package are built.
+"""The matrix of ``ci/matrix.json``: on which machine which wheels of a package are built.
 
     python ci/wheel_matrix.py legs tensor-ops-cpp
     python ci/wheel_matrix.py complete tensor-ops-cpp DIST

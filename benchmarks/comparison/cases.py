@@ -1,4 +1,4 @@
-"""What is measured: every op and variant of the op table, at the shapes of an LLM."""
+"""Measured cases: every op and variant of the op table, at the shapes of an LLM."""
 
 import functools
 import itertools

@@ -22,7 +22,7 @@ FLOOR = "copy"
 FEWEST_ROUNDS = 3
 SECONDS_PER_ENTRY = 0.15
 
-# Of arrays that all workers together hold at a time; the libraries come on top.
+# Bytes of arrays that all workers together hold at a time; the libraries come on top.
 MOST_BYTES = 7.5e9
 
 
@@ -45,7 +45,7 @@ def measure(
 
 @dataclass
 class Turn:
-    """What one entry does in each round."""
+    """The work of one entry in each round."""
 
     entry: str
     worker: PeerProcess

@@ -1,4 +1,4 @@
-"""What was measured, as JSON: the machine, the versions, the errors, and one line for each cell."""
+"""A record as JSON: the machine, the versions, the errors, and one line for each cell."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What is asked of the decode engine on each kind of processor."""
+"""Goals of the decode engine on each kind of processor."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

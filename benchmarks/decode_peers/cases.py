@@ -1,4 +1,4 @@
-"""What is measured: the cases, the models and the engines, as tables."""
+"""Tables of what is measured: the cases, the models and the engines."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -159,9 +159,9 @@ PROMPTS = tuple(case.name for case in _CASES if case.kind == "prompt")
 SHORT = tuple(case.name for case in _CASES if case.length < 1000)
 ONE_THREAD = ("decode", "prompt", "batch 8")
 BFLOAT16 = {"dtype": "bfloat16"}
-# What was fastest: its llama-bench calls it -rtr 1 -fa 1.
+# The fastest settings, which its llama-bench calls -rtr 1 -fa 1.
 REPACKED = {"repack_tensors": True, "use_mmap": False, "flash_attn": True}
-# Those that one ratio is made of stand next to each other.
+# Engines of one ratio stand next to each other.
 _ENGINES = (
     Engine("llama.cpp, 1 thread", "llama_cpp", 1, ONE_THREAD, SMALL),
     Engine("ik_llama.cpp", "ik_llama_cpp", cases=(*STEPS, "prompt"), settings=REPACKED),
@@ -205,19 +205,19 @@ _ENGINES = (
     Engine("ONNX Runtime GenAI", "onnxruntime_genai", 2, SHORT, SMALL, share=0.25, most_starts=3),
 )
 ENGINES = {engine.name: engine for engine in _ENGINES}
-# Those of integer weights whose activations have two int8 terms.
+# Models of integer weights whose activations have two int8 terms.
 TWO_TERMS = ("cpp", "cpp, 1 thread")
 
 
 @dataclass(frozen=True)
 class Room:
-    """What an engine is opened for: sequences at once, and positions of the longest of them."""
+    """Sizes that an engine is opened for: sequences at once, and positions of the longest."""
 
     sequences: int
     positions: int
 
 
-# Of a process that is opened for its start only.
+# The sizes of a process that is opened for its start only.
 START_ROOM = Room(sequences=1, positions=1024)
 
 

@@ -1,4 +1,4 @@
-"""What the engine is to reach beside others, and what a record says of it."""
+"""Goals of the engine beside others, and whether a record reaches them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

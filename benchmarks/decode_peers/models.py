@@ -91,7 +91,7 @@ def _blocks_q6_k(rows: np.ndarray) -> None:
     rows[:, 208:] = _half(1.2e-4)
 
 
-# What makes blocks of random bytes valid: scales, where each format has them.
+# Scales, which make blocks of random bytes valid, and where each format has them.
 BLOCKS: dict[str, Callable[[np.ndarray], None]] = {
     "Q4_0": _blocks_q4_0,
     "Q8_0": _blocks_q8_0,

@@ -1,4 +1,4 @@
-"""What was measured, as JSON: a line for each case of a model, with the rounds of each engine."""
+"""A record as JSON: a line for each case of a model, with the rounds of each engine."""
 
 import time
 from pathlib import Path

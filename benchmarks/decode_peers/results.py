@@ -1,4 +1,4 @@
-"""What a record says: medians, and ratios that are taken round by round."""
+"""Results of a record: medians, and ratios that are taken round by round."""
 
 import statistics
 from collections.abc import Sequence

@@ -13,7 +13,7 @@ __all__ = ["PROCESSOR", "figure", "section"]
 
 PEER, FORK = "llama.cpp", "ik_llama.cpp"
 OURS, ROUNDING = "cpp", "OpenVINO GenAI"
-# What the processor does by itself, beside which engines are measured.
+# Figures of the processor by itself, beside which engines are measured.
 PROCESSOR = ("read", "multiply")
 
 

@@ -29,7 +29,7 @@ def main() -> None:
 
 
 class Worker:
-    """What can be asked of an engine."""
+    """Questions to an engine."""
 
     def __init__(self, module: str, settings: dict[str, Any]) -> None:
         self._name, self._settings = module, settings

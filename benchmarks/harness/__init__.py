@@ -1,1 +1,1 @@
-"""What benchmarks have in common that compare libraries, each in a process of its own."""
+"""The common part of benchmarks that compare libraries, each in a process of its own."""

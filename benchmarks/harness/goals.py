@@ -42,7 +42,7 @@ class Finding:
 
     @property
     def label(self) -> str:
-        """What it is of, in words."""
+        """Its subject, in words."""
         if not any(self.shape):
             return self.what
         return f"{self.what} {self.dtype} {shape_text(self.shape)}"

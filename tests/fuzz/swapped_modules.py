@@ -26,7 +26,7 @@ __all__ = ["try_input"]
 
 WIDTH = 16
 RUNS = 10  # of the test without a fuzzer; some of them compile
-# What a play itself calls, while the global of the modules may be another.
+# The PyTorch that a play itself calls, while the global of the modules may be another.
 pytorch = torch
 
 
@@ -104,7 +104,7 @@ KINDS = [
     Norm, Derived, Mixed, WithScale, ByPartial, ByFunction, Gated, lambda: Gated(ByPartial),
     nn.SiLU, nn.GELU, lambda: nn.LayerNorm(WIDTH), lambda: nn.RMSNorm(WIDTH, eps=1e-5),
 ]  # fmt: skip
-# What an attribute, a class or a global may get in the place of what it has.
+# Values that an attribute, a class or a global may get in the place of its own.
 VALUES = [0.5, 2, True, None, "tanh", "gelu", (8,), torch.tensor(0.25), F.relu, torch.tanh]
 
 
@@ -147,7 +147,7 @@ class Play:
         pytorch._dynamo.reset()
         pytorch.manual_seed(0)
         self.model = nn.Sequential(choices.pick(KINDS)(), choices.pick(KINDS)())
-        # What is not swapped, as some in float64, a compiler does not see all changes of.
+        # A compiler does not see all changes of modules that are not swapped, as some in float64.
         dtype = choices.pick([pytorch.float32, pytorch.float32, pytorch.float64])
         dtype = pytorch.float32 if self.is_compiled_too else dtype
         self.model.to(dtype)
@@ -157,7 +157,7 @@ class Play:
             self._change()
         if swap:
             with unittest.mock.patch.object(modules.swap, "forget_sources"):  # to be quick
-                # What was written to be swapped is, or there would be nothing to compare.
+                # Modules that were written to be swapped are, or there would be nothing to compare.
                 swap_modules(self.model, strict=dtype == pytorch.float32 and not self.said)
         self._copy(choices.below(6))
         self.run = self.model
@@ -274,7 +274,7 @@ def attribute_of_class(play, module):
 
 
 def field(play, module):
-    """What stands in the way of a parameter, a child or a function, with no class asked."""
+    """An entry that hides a parameter, a child or a function, with no class asked."""
     parameters, children = module.named_parameters(recurse=False), module.named_children()
     names = [name for name, _ in (*parameters, *children)]
     names += ["inverse", "eps", "with_scale", "function"]
@@ -314,7 +314,7 @@ CHANGES = [
 ]  # fmt: skip
 
 
-# What torch.compile does not see of any module once it is compiled. Nor is the code of a function
+# Changes that torch.compile does not see once a module is compiled. Nor is the code of a function
 # replaced: the compiler keeps the old one's parameters, for all later inputs.
 UNSEEN_BY_COMPILERS = [hook, field, attribute_of_class]
 

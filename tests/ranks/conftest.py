@@ -1,4 +1,4 @@
-"""What starts several processes, as far as it is installed: MPICH, Open MPI and torchrun."""
+"""Launchers of several processes, as far as they are installed: MPICH, Open MPI and torchrun."""
 
 import importlib.util
 import os
@@ -65,7 +65,7 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture
 def launcher(request):
-    """What starts ranks."""
+    """A launcher of ranks."""
     name = request.param
     found = _torchrun() if name == "torchrun" else _mpiexec(name)
     if found is None:

@@ -9,7 +9,7 @@ import pytest
 
 PROGRAM = __file__.replace("test_faults", "rank_program")
 SECONDS = 100
-# What a rank does, and what is said of it, at least once.
+# Faults of a rank, and what is said of each, at least once.
 MESSAGES = {
     "SIGKILL": r"rank 1|rank +: 1",
     "SIGKILL, unawaited": r"rank 1|rank +: 1",

@@ -1,4 +1,4 @@
-"""What is said where there is no MPI, or another one than that of mpiexec."""
+"""Errors where there is no MPI, or another one than that of mpiexec."""
 
 import os
 import subprocess

@@ -18,7 +18,7 @@ __all__ = ["PACKAGES", "open"]
 
 PACKAGES = ("ik-llama-cpp-python",)
 
-# What the package does not bind.
+# Functions that the package does not bind.
 _remove = api._lib.llama_kv_cache_seq_rm
 _remove.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_int32]
 _remove.restype = ctypes.c_bool

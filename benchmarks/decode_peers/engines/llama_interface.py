@@ -1,4 +1,4 @@
-"""What the C interfaces of llama.cpp and of its forks have in common."""
+"""The common part of the C interfaces of llama.cpp and of its forks."""
 
 import time
 from abc import ABC, abstractmethod

@@ -29,7 +29,7 @@ class Opened:
         """Return the seconds of a step."""
         prompts = [tokens(context, sequence) for sequence in range(sequences)]
         made = self._generate(prompts, new + 1)
-        # Of each sequence one duration for each step, divided by the number of sequences.
+        # Each sequence has a duration for each step, divided by the number of sequences.
         return float(sum(made.raw_metrics.m_durations)) / MILLION / new
 
     def prompt(self, length: int) -> float:

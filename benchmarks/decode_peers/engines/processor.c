@@ -1,4 +1,4 @@
-// What the processor can do at most: read memory, and multiply and add in registers.
+// The most that the processor can do: read memory, and multiply and add in registers.
 // GCC and clang compile it for the processor at hand.
 
 #include <stddef.h>
@@ -29,7 +29,7 @@ const size_t products_bfloat16 = CHAINS * 32;
 #else
 const size_t products_bfloat16 = CHAINS * BYTES / sizeof(float);
 #endif
-// Those of bytes are of float32 where this file knows no instruction for them.
+// Products of bytes are of float32 where this file knows no instruction for them.
 #if defined(__AVX512VNNI__) || defined(__AVX2__)
 const size_t products_int8 = CHAINS * BYTES;
 #else

@@ -25,7 +25,7 @@ SOURCE = Path(__file__).with_name("processor.c")
 BYTES = 1 << 29
 READS = 16
 ROUNDS = 5_000_000
-# What the products of a model are of, by the format in the name of its file.
+# Types of the products of a model, by the format in the name of its file.
 TYPES = {"F32": "float32", "BF16": "bfloat16", "": "int8"}
 
 

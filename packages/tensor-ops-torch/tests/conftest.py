@@ -68,7 +68,7 @@ def pretend(monkeypatch):
 
 
 class Gpu:
-    """What was asked of ``torch.cuda``, in order."""
+    """The calls of ``torch.cuda``, in order."""
 
     def __init__(self, name, capability, memory):
         self.name, self.capability, self.memory = name, capability, memory

@@ -1,4 +1,4 @@
-"""What works where PyTorch is missing, broken or too old, and what is said of the rest."""
+"""Functions that work where PyTorch is missing, broken or too old, and errors of the rest."""
 
 import os
 import subprocess

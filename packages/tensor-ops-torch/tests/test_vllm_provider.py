@@ -50,7 +50,7 @@ def fused_add_rms_norm(
 
 
 class Op:
-    """What of an IR op `register` uses: implementations, by the names of their providers."""
+    """The part of an IR op that `register` uses: implementations, by their providers."""
 
     def __init__(self, native):
         self.impls = {"native": SimpleNamespace(impl_fn=native)}

@@ -1,4 +1,4 @@
-"""What is said of a rank that does not have what the others have."""
+"""Errors of a rank that does not have what the others have."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What has started a process, by the variables that it leaves."""
+"""The launcher of a process, by the variables that it leaves."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What all backends do: models and data, memory and its monitor, fall-back."""
+"""Tests of all backends: models and data, memory and its monitor, fall-back."""
 
 import copy
 import inspect

@@ -1,4 +1,4 @@
-"""What NVIDIABackend asks of PyTorch for each of its settings; a GPU is played by the CPU."""
+"""Calls of PyTorch by NVIDIABackend for each of its settings; the CPU plays a GPU."""
 
 import dataclasses
 import sys

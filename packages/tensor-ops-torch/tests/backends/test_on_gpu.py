@@ -1,4 +1,4 @@
-"""What only an NVIDIA GPU can show. Without one nothing here runs."""
+"""Tests that need an NVIDIA GPU. Without one nothing here runs."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What TPUBackend asks of torch_xla for each of its settings; a TPU is played by the CPU.
+"""Calls of torch_xla by TPUBackend for each of its settings; the CPU plays a TPU.
 
 That torch_xla then does it is tested in test_xla.py, on its own device for CPUs.
 """

@@ -1,4 +1,4 @@
-"""What a decoder notices of changes to the model that it was made from."""
+"""Changes that a decoder notices of the model that it was made from."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""What a decoder says of itself."""
+"""Explanations of a decoder."""
 
 import json
 

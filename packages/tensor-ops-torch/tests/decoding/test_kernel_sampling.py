@@ -1,4 +1,4 @@
-"""What the kernel draws from: the distribution that transformers' classes leave."""
+"""The distribution that the kernel draws from, which transformers' classes leave."""
 
 import math
 

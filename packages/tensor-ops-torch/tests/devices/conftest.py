@@ -1,4 +1,4 @@
-"""What the tests of sessions of ONNX Runtime share."""
+"""Fixtures of the tests of sessions of ONNX Runtime."""
 
 import sys
 from pathlib import Path

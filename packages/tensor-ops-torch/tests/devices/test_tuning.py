@@ -1,4 +1,4 @@
-"""What configure_torch_backend sets, says and takes back; the GPUs are pretended (conftest.py)."""
+"""Settings that configure_torch_backend makes and takes back; conftest.py pretends the GPUs."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What the detector says of the CPU."""
+"""Facts of the CPU that the detector finds."""
 
 import os
 import sys

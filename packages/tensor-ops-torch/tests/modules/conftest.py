@@ -1,4 +1,4 @@
-"""What the tests of swapped modules share."""
+"""Fixtures of the tests of swapped modules."""
 
 import sys
 from pathlib import Path

@@ -96,7 +96,7 @@ EVENTS: list = []
 
 @dataclasses.dataclass
 class Record:
-    """What was to be seen while a case was played: labels and values, in order."""
+    """A record of a case that was played: labels and values, in order."""
 
     entries: list = dataclasses.field(default_factory=list)
     swapped: bool = False

@@ -56,7 +56,7 @@ class _Called:
 
 
 class _Super:
-    """What a file may call `super`."""
+    """A function that a file may call `super`."""
 
     @staticmethod
     def forward(x):

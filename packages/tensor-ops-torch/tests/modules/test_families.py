@@ -286,7 +286,7 @@ def in_float64(name):
 
 
 def stored(model):
-    """What `state_dict()` holds: each tensor's dtype, shape and bytes, in its order."""
+    """The tensors of `state_dict()`: dtype, shape and bytes of each, in its order."""
     return [
         (key, each.dtype, each.shape, each.numpy().tobytes())
         for key, each in model.state_dict().items()

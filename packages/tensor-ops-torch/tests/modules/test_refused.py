@@ -115,7 +115,7 @@ def test_half_types_that_round_at_every_step_are_refused():
 
 
 def test_a_forward_of_the_instance():
-    """What hooks of accelerate do."""
+    """Hooks of accelerate set one."""
     module = nn.SiLU()
     own = module.forward
     module.forward = lambda x: own(x) + 0

@@ -1,4 +1,4 @@
-"""What is swapped beside the usual, what is only reported, and in which surroundings."""
+"""Unusual modules that are swapped, modules that are only reported, and their surroundings."""
 
 import copy
 import importlib

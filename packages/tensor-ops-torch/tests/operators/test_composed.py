@@ -25,7 +25,7 @@ def test_composed_is_the_op(derived):
 
 
 class TestComposedAtTheEdges:
-    """What PyTorch's own functions make infinite or NaN."""
+    """Rows that PyTorch's own functions make infinite or NaN."""
 
     @pytest.mark.parametrize(
         ("rows", "eps", "expected"),
@@ -73,7 +73,7 @@ class TestComposedAtTheEdges:
     @pytest.mark.parametrize("name", ["rms_norm", "layer_norm"])
     @pytest.mark.parametrize("scale", [1e200, 1e-200])
     def test_gradients_of_float64(self, name, scale):
-        """Those of a row times a number are those of the row, divided by it, where eps is zero."""
+        """Gradients of a row times a number are those of the row divided by it; eps is zero."""
         x, weight, direction = draw(3, 6), draw(6), draw(3, 6).detach()
         y = OPERATORS[name](x, weight, eps=0.0)
         expected = torch.autograd.grad(y, (x, weight), direction)

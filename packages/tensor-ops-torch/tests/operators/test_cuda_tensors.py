@@ -45,7 +45,7 @@ def test_float32_arguments_beside_half_ones(call, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_values(call, dtype):
-    """Those of the op in float64, of the same rounded arguments."""
+    """Results of the op in float64, of the same rounded arguments."""
     tensors = tensors_of(call, dtype)
     found = call.operator(*(each.cuda() for each in tensors))
     with tensor_ops.use_backend("python"):

@@ -80,7 +80,7 @@ def test_values_are_those_of_tensor_ops(op, given, backend, mode):
 
 
 def test_composed_is_the_op(op, given):
-    """What runs on devices that no backend has."""
+    """The functions that run on devices that no backend has."""
     found = as_tuple(FORMULAS[op.name].composed(*given.values()))
     exact = as_tuple(OPERATORS[op.name](*(each.double() for each in given.values())))
     for one, other, like in zip(found, exact, op.results_like, strict=True):

@@ -114,7 +114,7 @@ def test_results_have_the_dtypes_of_mixed_arguments():
 
 
 def test_fused_gradients_have_tangents():
-    """Those that are not recorded run PyTorch's fused forms elsewhere."""
+    """Tangents that are not recorded run PyTorch's fused forms elsewhere."""
     x, weight = draw(3, 6), draw(6).detach()
     for name, arguments in (("silu", ()), ("gelu", ()), ("layer_norm", (weight, weight))):
         ones = torch.ones_like(x)

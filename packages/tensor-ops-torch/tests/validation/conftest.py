@@ -1,4 +1,4 @@
-"""What the tests of the validator share."""
+"""Fixtures of the tests of the validator."""
 
 import sys
 from pathlib import Path

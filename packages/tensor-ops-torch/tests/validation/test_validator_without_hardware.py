@@ -1,4 +1,4 @@
-"""What the validator tells of a generation that is only named, and of models of every kind."""
+"""Reports on a generation that is only named, and on models of every kind."""
 
 import io
 import re
@@ -227,7 +227,7 @@ def test_the_class_that_was_compiled_decides():
 
 
 class Quantized(nn.Module):
-    """Of a class that PyTorch runs on CPUs only."""
+    """An operator of a class that PyTorch runs on CPUs only."""
 
     __module__ = "torch.ao.nn.quantized.modules.tests"
 

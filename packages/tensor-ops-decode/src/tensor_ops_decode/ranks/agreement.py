@@ -1,4 +1,4 @@
-"""What all ranks must have alike before they run steps together."""
+"""Facts that all ranks must have alike before they run steps together."""
 
 from collections.abc import Sequence
 

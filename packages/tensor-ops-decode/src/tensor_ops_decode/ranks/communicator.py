@@ -1,4 +1,4 @@
-"""What a kernel asks of the ranks that share its model, whatever carries their messages."""
+"""The ranks that share a kernel's model, whatever carries their messages."""
 
 from __future__ import annotations
 

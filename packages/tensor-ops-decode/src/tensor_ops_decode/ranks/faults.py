@@ -1,4 +1,4 @@
-"""What a rank does when it fails, so that no other one waits for it for ever."""
+"""The end of a rank that fails, so that no other one waits for it for ever."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _SECONDS_TO_TELL = 0.3
 _SECONDS_TO_BE_ENDED = 2.0
 # The connection of a process to MPICH's mpiexec, which notices by it that the process has ended.
 _CONNECTION = "PMI_FD"
-# What tells that the rank has ended, with which its input ends. It begins with the numbers of the
-# processes that would tell it of the other ranks, which are ended first.
+# A program that tells that the rank has ended, with which its input ends. The input begins with the
+# numbers of the processes that would tell it of the other ranks, which are ended first.
 _WATCHDOG = (
     'read others; read end; kill -9 $others 2>&-; echo "$0" >&2; kill -9 "$@" 2>&-; sleep 0.2'
 )
 
 
 class Ranks(Protocol):
-    """What is known here of the ranks of several processes."""
+    """The ranks of several processes, as a rank knows them."""
 
     rank: int
     world_size: int

@@ -1,4 +1,4 @@
-"""What an executor asks of the ranks that run a program's shards together."""
+"""The ranks that run a program's shards together, as an executor sees them."""
 
 from abc import ABC, abstractmethod
 from typing import NoReturn

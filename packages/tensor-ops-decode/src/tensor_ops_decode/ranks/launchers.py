@@ -20,7 +20,7 @@ _LAUNCHERS = (
 
 
 class Launch(NamedTuple):
-    """What has started this process: the launcher in words, and what its ranks exchange values by.
+    """The launcher of this process, in words, and what its ranks exchange values by.
 
     The size of the world is None where it does not say.
     """

@@ -24,7 +24,7 @@ _MOST_AHEAD = 4096
 
 
 class _Result(NamedTuple):
-    """What a rank has computed in a call of another one.
+    """The result of a rank in a call of another one.
 
     The call is the method with its arguments, and what the step was. The value is what it has
     returned, or the error that it has raised, and the outputs are the rows that it has written.

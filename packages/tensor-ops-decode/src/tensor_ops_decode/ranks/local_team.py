@@ -1,4 +1,4 @@
-"""What the ranks of one process share: the threads of their steps, and where these meet."""
+"""The ranks of one process: the threads of their steps, and where these meet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ALIGNMENT = 64
 
 
 class Member(Protocol):
-    """What a team knows of a rank."""
+    """A rank, as its team knows it."""
 
     rank: int
     world_size: int

@@ -83,7 +83,7 @@ class Form:
 
     @property
     def roles(self) -> dict[str, str]:
-        """What its attributes are, by their names."""
+        """The kinds of its attributes, by their names."""
         own = (each for each in reversed(self.code.__mro__) if each.__module__ == __name__)
         return {name: role for each in own for name, role in each.__annotations__.items()}
 
@@ -250,7 +250,7 @@ class Inkling2Unweighted:
 # LayerNorm
 
 
-# Of a subclass of PyTorch's, whose parameters, shape and eps it has.
+# A subclass of PyTorch's, whose parameters, shape and eps it has.
 @form("layer_norm")
 class ConvNext(nn.LayerNorm):
     data_format: Literal["channels_last"]

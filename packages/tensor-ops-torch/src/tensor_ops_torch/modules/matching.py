@@ -24,12 +24,12 @@ __all__ = ["Match", "check_calls", "held_in", "match", "nearest", "stored_in"]
 _MISSING = object()
 _UNCOMPARED = {"ctx", "type_comment", "annotation", "returns", "kind", "type_params"}
 _LEAST_LIKENESS = 0.6
-# What forms mean by names of PyTorch, whatever is put there later. Modules of other names may
+# Names of PyTorch as forms mean them, whatever is put there later. Modules of other names may
 # have the same functions, and others tomorrow.
 _MODULES: dict[Any, dict[str, Any]] = {
     each: dict(vars(each)) for each in (torch, nn, nn.functional, math)
 }
-# What ``super().forward`` is in a class whose base this is.
+# The ``super().forward`` of a class, by its base.
 _INHERITED = {nn.LayerNorm: nn.LayerNorm.forward}
 
 

@@ -41,7 +41,7 @@ def check_operators(
 
 def _kernels(names: set[str], key: str) -> ValidationCheck:
     # A PyTorch without the hardware has none of its own kernels for it, but those of extensions.
-    # Those for XLA are registered when torch_xla is imported.
+    # Operators for XLA are registered when torch_xla is imported.
     broken = xla.why_not_importable() if key == "XLA" and xla.is_installed() else None
     present = torch.version.cuda if key == "CUDA" else xla.is_installed() and broken is None
     known = {each for each in names if present or not each.startswith("aten::")}
