@@ -195,12 +195,13 @@ def torch(session: nox.Session) -> None:
     install_packages(session)
     # At once, for the sake of PyTorch's version.
     session.install(f"./{TORCH}", *requirements("test", "peers", "onnx"))
-    only = ["--backend=torch", "--require-backend=torch", "--pages=torch", NO_LEVELS]
     if session.posargs:
-        session.run("pytest", "-q", *only, *session.posargs)
+        session.run("pytest", "-q", "--pages=torch", *session.posargs)
         return
     fuzzed = "tests/fuzz/test_found.py::test_any[swapped_modules]"
-    session.run("pytest", *PARALLEL, *only, CONFORMANCE, BLOCKS, TORCH, fuzzed)
+    session.run("pytest", *PARALLEL, "--pages=torch", BLOCKS, TORCH, fuzzed)
+    only = ["--backend=torch", "--require-backend=torch"]
+    session.run("pytest", *PARALLEL, CONFORMANCE, *only, NO_LEVELS)
     run_at_once(session, "pytest", "-q", *SAMPLE_OF_PROCESSORS, envs=lesser_processors(session))
     # At last: these are other versions than those of the tests above.
     install_group(session, "kernels")
