@@ -176,7 +176,7 @@ class Request:
 
 
 class StepPart(NamedTuple):
-    """The part of a request in a step: so many of its own tokens, then guesses of the next ones."""
+    """Tokens of one request in one step: its own tokens, followed by guesses of the next ones."""
 
     request: Request
     num_own: int
