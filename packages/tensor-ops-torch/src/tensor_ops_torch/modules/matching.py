@@ -110,11 +110,11 @@ def held_in(module: nn.Module, name: str) -> Any:
 
 def nearest(kind: type[nn.Module], gated: bool) -> str | None:
     """Return the name of the form that a forward is most like, None if it is like none."""
-    own = _lines(definition_of(kind.forward))
+    own = _tokens(definition_of(kind.forward))
     ratios = [
         (
             difflib.SequenceMatcher(
-                None, own, _lines(_definitions()[each.code]["forward"])
+                None, own, _tokens(_definitions()[each.code]["forward"])
             ).ratio(),
             each.code.__name__,
         )
@@ -125,7 +125,7 @@ def nearest(kind: type[nn.Module], gated: bool) -> str | None:
     return name if ratio >= _LEAST_LIKENESS else None
 
 
-def _lines(definition: ast.FunctionDef) -> list[str]:
+def _tokens(definition: ast.FunctionDef) -> list[str]:
     """Return the tokens of a function's code, with one name for all variables and attributes."""
     found = []
     for statement in _body(definition):
