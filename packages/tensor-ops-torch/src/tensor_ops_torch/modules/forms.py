@@ -99,6 +99,7 @@ def form(op: str | None = None, **facts: Any) -> Callable[[type], type]:
     return add
 
 
+# This class and the next four have attributes and methods that several forms share.
 class Weighted:
     weight: Weight
     eps: Eps
@@ -109,6 +110,14 @@ class Normed:
 
     def norm(self, x: Tensor) -> Tensor:
         return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps)
+
+
+class NormedByPower:
+    eps: Eps
+
+    def norm(self, x: Tensor) -> Tensor:
+        mean = x.pow(2).mean(-1, keepdim=True) + self.eps
+        return x * torch.pow(mean, -0.5)
 
 
 class Gated:
@@ -176,12 +185,8 @@ class Gemma(Weighted, Normed):
 
 
 @form("rms_norm")
-class Gemma4(Weighted):
+class Gemma4(Weighted, NormedByPower):
     with_scale: Literal[True]
-
-    def norm(self, x: Tensor) -> Tensor:
-        mean = x.pow(2).mean(-1, keepdim=True) + self.eps
-        return x * torch.pow(mean, -0.5)
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.norm(x.float())
@@ -191,14 +196,9 @@ class Gemma4(Weighted):
 
 
 @form("rms_norm")
-class Gemma4Unweighted:
-    eps: Eps
+class Gemma4Unweighted(NormedByPower):
     with_scale: Literal[False]
     scale: Unread
-
-    def norm(self, x: Tensor) -> Tensor:
-        mean = x.pow(2).mean(-1, keepdim=True) + self.eps
-        return x * torch.pow(mean, -0.5)
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.norm(x.float())
