@@ -11,6 +11,7 @@ static_assert(sizeof(AllgatherNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(AttentionNode::Attributes) == 8 * sizeof(std::int64_t));
 static_assert(sizeof(GeluMulNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(LayerNormNode::Attributes) == 1 * sizeof(std::int64_t));
+static_assert(sizeof(QkNormNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(RmsNormNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(ScaleNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(SoftCapNode::Attributes) == 1 * sizeof(std::int64_t));
@@ -75,6 +76,14 @@ const std::vector<NodeKind>& node_kinds() {
      {{"output", "N"}},
      {{"weight", WeightForm::kMatrices, Need::kRequired, "", "N", "K"},
       {"bias", WeightForm::kBiases, Need::kOptional, "weight", "N"}}},
+    {"qk_norm", kNoTraits,
+     {{"qkv", "H"}},
+     {{"output", "H"}},
+     {{"q_norm", WeightForm::kVector, Need::kRequired, "", "Q"},
+      {"k_norm", WeightForm::kVector, Need::kRequired, "", "K"}},
+     {{"eps", AttributeType::kNumber, "", 0.0}},
+     {},
+     {{"Q+K", Relation::kAtMost, "H"}}},
     {"rms_norm", kNorm,
      {{"x", "H"}},
      {{"output", "H"}},

@@ -78,6 +78,15 @@ struct LinearNode {
   enum Weight : std::size_t { kWeight, kBias };
 };
 
+struct QkNormNode {
+  enum Input : std::size_t { kQkv };
+  enum Output : std::size_t { kOutput };
+  enum Weight : std::size_t { kQNorm, kKNorm };
+  struct Attributes {
+    double eps;
+  };
+};
+
 struct RmsNormNode {
   enum Input : std::size_t { kX };
   enum Output : std::size_t { kOutput };
