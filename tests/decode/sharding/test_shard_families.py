@@ -15,6 +15,8 @@ from tensor_ops_decode.executors.sources import TensorArrays
 
 # Features that each alone has: windows, biases, fused matrices, caps and norms of sums.
 SAMPLE = {"Qwen 2 with windows": 2, "Phi 3": 2, "Gemma 2": 4, "biases": 2, "SmolLM 2": 3}
+# Factors of sums and logits, norms before attention, and queries that grow.
+SAMPLE |= {"Granite 3": 2, "OLMo 2": 2, "Ministral 3": 2}
 
 
 def check(family, executor, tmp_path, world_sizes, num_tokens):
