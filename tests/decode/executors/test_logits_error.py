@@ -42,6 +42,13 @@ def model(damaged, backend):
         yield model
 
 
+def test_a_prompt_whose_logits_are_nan_is_an_error(model):
+    assert len(model.logprobs([1, 2, 4])) == 2
+    with pytest.raises(LogitsError, match=r"the logits after . tokens of the prompt are NaN"):
+        model.logprobs([1, BAD, 3])
+    assert len(model.logprobs([1, 2, 4])) == 2
+
+
 def runs_to_the_error(kernel, run):
     def run_all():
         while kernel.requests:

@@ -75,3 +75,69 @@ def test_of_equals_the_lowest_tokens_are_the_likeliest():
     assert found.logprob == pytest.approx(-math.log(5))
     assert [token for token, _ in found.likeliest] == [0, 1]
     assert len(token_logprob(np.zeros(5, np.float32), 3, 9).likeliest) == 5
+
+
+TOKENS = [*b"Two boys sat on the wall and counted", 3]
+
+
+def test_logprobs_of_a_prompt_are_those_of_its_logits(model):
+    kernel, right = model.kernel, []
+    request = kernel.add_request(TOKENS[:1], choose=False)
+    for token in TOKENS[1:]:
+        kernel()
+        right.append(torch.from_numpy(kernel.logits(request)).double().log_softmax(0)[token].item())
+        kernel.extend(request, [token])
+    found = kernel.prompt_logprobs(TOKENS)
+    np.testing.assert_allclose(found, right, rtol=1e-5)
+    assert kernel.prompt_logprobs(TOKENS, first=9) == pytest.approx(found[8:], rel=1e-5)
+    assert model.logprobs(bytes(TOKENS[:-1]).decode()) == found[:-1]
+    assert kernel.prompt_logprobs([4]) == kernel.prompt_logprobs(TOKENS, first=99) == []
+
+
+def test_requests_go_on_around_a_prompt_that_is_scored(model):
+    def answer(*, is_disturbed):
+        kernel = model.kernel
+        request = kernel.add_request(
+            TOKENS[:5], ignore_eos=True, temperature=0.9, repetition_penalty=1.2
+        )
+        for _ in range(6):
+            kernel()
+            if is_disturbed:
+                kernel.prompt_logprobs(TOKENS)
+                with pytest.raises(ValueError, match="has got no token in the last step"):
+                    kernel.logits(request)
+        tokens = kernel.tokens(request)
+        kernel.remove(request)
+        return tokens
+
+    assert answer(is_disturbed=True) == answer(is_disturbed=False)
+
+
+def test_prompts_that_cannot_be_scored_are_named(model):
+    kernel = model.kernel
+    for tokens, words in (
+        ([], "is empty"),
+        ([260], "from 0 to 259"),
+        ([1] * 500, "leave room for"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            kernel.prompt_logprobs(tokens)
+    with pytest.raises(ValueError, match="first must be"):
+        kernel.prompt_logprobs([1, 2], first=-1)
+    requests = [kernel.add_request([1]) for _ in range(2)]
+    with pytest.raises(ValueError, match="2 requests are active"):
+        kernel.prompt_logprobs([1, 2])
+    kernel.remove(requests[0])
+    assert len(kernel.prompt_logprobs([1, 2])) == 1
+
+
+def test_pages_of_a_scored_prompt_are_free_again(folder, backend):
+    pages = {"max_num_pages": 4, "page_size": 4, "max_seq_length": 16}
+    with tensor_ops_decode.load(folder, backend, max_num_batched_requests=2, **pages) as model:
+        for _ in range(3):
+            assert len(model.kernel.prompt_logprobs(TOKENS[:16])) == 15
+        request = model.kernel.add_request(TOKENS[:5], ignore_eos=True)
+        model.kernel()
+        with pytest.raises(ValueError, match="needs 4 pages, and 2 are free"):
+            model.kernel.prompt_logprobs(TOKENS[:16])
+        assert len(model.kernel.tokens(request)) == 1

@@ -10,6 +10,7 @@ from tensor_ops_decode.completion import Completion, TokenLogprob
 from tensor_ops_decode.errors import CapacityError, LogitsError, ProgramError, RankError
 from tensor_ops_decode.executors.choice import NoExecutorError
 from tensor_ops_decode.generation.model import Model, load
+from tensor_ops_decode.generation.perplexity import Perplexity, perplexity
 from tensor_ops_decode.kernel.persistent_kernel import PersistentKernel
 from tensor_ops_decode.kinds.kind import Kind
 from tensor_ops_decode.nodes import KINDS
@@ -42,6 +43,7 @@ __all__ = [
     "Model",
     "NoExecutorError",
     "Node",
+    "Perplexity",
     "PersistentKernel",
     "Program",
     "ProgramError",
@@ -55,5 +57,6 @@ __all__ = [
     "__version__",
     "load",
     "open_weights",
+    "perplexity",
     "shard",
 ]

@@ -301,6 +301,37 @@ class Model:
             raise LogitsError(f"prompt {prompt}: {error}", error.request, tuple(completions))
         return completions
 
+    def logprobs(self, prompt: Prompt, *, first: int = 1) -> list[float]:
+        """Return how likely the tokens of a text were, as log-probabilities given those before.
+
+        Parameters
+        ----------
+        prompt : str or sequence of int
+            As a prompt of `generate`.
+        first : int, optional
+            From which token on: 1 is the second one, and the first that has others before it.
+
+        Returns
+        -------
+        list of float
+            One for each token from `first` on.
+
+        Raises
+        ------
+        ValueError, TypeError, LogitsError
+            As of `generate` and `PersistentKernel.prompt_logprobs`.
+
+        Examples
+        --------
+        >>> import tensor_ops_decode
+        >>> model = tensor_ops_decode.load("SmolLM2-135M-Instruct.Q4_1.gguf")  # doctest: +SKIP
+        >>> model.logprobs("One, two, three")  # doctest: +SKIP
+        [-2.6, -1.5, -0.2, -0.4]
+        """
+        tokens = self._tokens(0, prompt)
+        with self._lock:
+            return self.kernel.prompt_logprobs(tokens, first=first)
+
     def chat_prompt(
         self,
         messages: Messages,

@@ -19,7 +19,12 @@ from tensor_ops_decode.kernel.opening import KernelModel
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.ranks.communicator import Communicator
-from tensor_ops_decode.scheduling.request import Request, checked_request, checked_tokens
+from tensor_ops_decode.scheduling.request import (
+    Request,
+    check_lengths,
+    checked_request,
+    checked_tokens,
+)
 from tensor_ops_decode.scheduling.requests import Requests, last_of_each
 from tensor_ops_decode.scheduling.sampling import Sampling
 from tensor_ops_decode.scheduling.step_times import StepProfile
@@ -248,6 +253,44 @@ class Session:
             if found.num_likeliest is None:
                 raise ValueError(f"request {request} has none: give logprobs= to add_request()")
             return found.logprobs.copy()
+
+    def prompt_logprobs(self, tokens: Sequence[int], *, first: int = 1) -> list[float]:
+        """Return the log-probability of each token of a sequence, given those before it.
+
+        Requests take no step meanwhile. A step has as many of these tokens as
+        ``max_num_batched_requests``, and no more, since each needs its logits.
+
+        Parameters
+        ----------
+        tokens : sequence of int
+        first : int, optional
+            From which token on; 1 is the second one, and the first there is one of.
+
+        Returns
+        -------
+        list of float
+            One for each token from `first` on.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there are no tokens, others than the model's, or too many; or as many active requests
+            as the kernel takes.
+        LogitsError
+            If logits are NaN.
+
+        Examples
+        --------
+        >>> import tensor_ops
+        >>> with tensor_ops.PersistentKernel(backend="python") as kernel:
+        ...     kernel.compile()
+        ...     len(kernel.prompt_logprobs([1, 2, 3]))
+        2
+        """
+        with self._in_use() as requests:
+            given = checked_tokens(self.program, tokens, "the prompt")
+            check_lengths(self.program, len(given), None)
+            return requests.prompt_logprobs(given, whole("first", first))
 
     def remove(self, request: int, *, missing_ok: bool = False) -> None:
         """Forget a request, active or ended, and take back its pages.

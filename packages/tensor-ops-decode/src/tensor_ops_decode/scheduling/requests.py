@@ -1,13 +1,14 @@
 """Requests: the sequences that a kernel continues, and which of their tokens a step takes."""
 
 import itertools
+import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tensor_ops_decode.errors import CapacityError
+from tensor_ops_decode.errors import CapacityError, LogitsError
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program import Program, State
 from tensor_ops_decode.program.phases import phases_of
@@ -16,7 +17,7 @@ from tensor_ops_decode.scheduling.kv_cache import Beginning, PageTable
 from tensor_ops_decode.scheduling.logits import logits_error, token_logprob
 from tensor_ops_decode.scheduling.prompt_lookup import accepted
 from tensor_ops_decode.scheduling.request import Request, StepPart, described
-from tensor_ops_decode.scheduling.sampling import note_token, write_sampling
+from tensor_ops_decode.scheduling.sampling import Sampling, note_token, write_sampling
 from tensor_ops_decode.scheduling.step_times import StepProfile, StepTimes
 
 __all__ = ["Requests", "last_of_each"]
@@ -100,20 +101,67 @@ class Requests:
 
     def add(self, request: Request, announce: Callable[[int], object] | None = None) -> int:
         """Add a request, whose prompt `checked_request` has returned; return its number."""
+        self._check_slots()
+        request.number = next(self._numbers)
+        if announce is not None:
+            announce(request.number)
+        request.slot = self._free_slot()
+        write_sampling(self._arrays, request.slot, request.sampling, request.tokens)
+        self.were_added = True
+        self._active[request.number] = request
+        return request.number
+
+    def _check_slots(self) -> None:
+        """Raise a ValueError unless there is a slot without a request."""
         if len(self.active) == self._limits.max_requests:
             raise ValueError(
                 f"{len(self._active)} requests are active, which is max_num_batched_requests; "
                 "call the kernel until one ends, or remove() one"
             )
-        request.number = next(self._numbers)
-        if announce is not None:
-            announce(request.number)
+
+    def _free_slot(self) -> int:
         used = {each.slot for each in self._active.values()}
-        request.slot = min(set(range(self._limits.max_requests)) - used)
-        write_sampling(self._arrays, request.slot, request.sampling, request.tokens)
-        self.were_added = True
-        self._active[request.number] = request
-        return request.number
+        return min(set(range(self._limits.max_requests)) - used)
+
+    def prompt_logprobs(self, tokens: Sequence[int], first: int) -> list[float]:
+        """Return the log-probability of each token of a sequence, from one on.
+
+        The steps are of this sequence alone, in a slot without a request.
+        """
+        self._check_slots()
+        limits, slot, end = self._limits, self._free_slot(), len(tokens) - 1
+        if self._pages.first_without({slot: end}) is not None:
+            raise ValueError(
+                f"a prompt of {len(tokens)} tokens needs {self._pages.pages_for(end)} pages, and "
+                f"{self._pages.num_free} are free; remove() a request, or make a kernel with a "
+                "larger max_num_pages"
+            )
+        arrays, found = self._arrays, list[float]()
+        write_sampling(arrays, slot, Sampling(), [])
+        start, self._rows = 0, {}
+        while start < end:
+            most = limits.max_selected if start + 1 >= first else first - 1 - start
+            count = min(most, limits.max_tokens, end - start)
+            num_selected = count if start + 1 >= first else 0
+            self._pages.hold({slot: start + count})
+            arrays["tokens"][:count] = tokens[start : start + count]
+            arrays["positions"][:count] = range(start, start + count)
+            arrays["slots"][:count] = slot
+            arrays["selected"][:num_selected] = range(num_selected)
+            self._executable.run(count, num_selected)
+            following = tokens[start + 1 :]
+            for row, token in zip(self._logits[:num_selected], following, strict=False):
+                found.append(token_logprob(row, token, 0).logprob)
+            start += count
+            if found and math.isnan(sum(found)):
+                raise LogitsError(
+                    f"the logits after {start} tokens of the prompt are NaN: the weights are "
+                    "damaged, or numbers became too large. Get the model's files again, or try "
+                    "cache_dtype='float32'",
+                    -1,
+                )
+        self.retire()  # takes back the pages
+        return found
 
     def find(self, number: int) -> Request:
         """Return a request, active or ended."""
