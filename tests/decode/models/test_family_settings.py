@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import transformers
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from family_files import SIZES, Files
 from tensor_ops_decode import FileFormatError
@@ -216,6 +217,18 @@ def test_old_settings_mean_what_transformers_makes_of_them(name):
     config = transformers.AutoConfig.for_model(**old)
     new = config.to_dict() | {"architectures": old["architectures"]}
     assert decoder_of(Files(old)) == decoder_of(Files(new))
+
+
+def test_a_dynamic_rotation_is_that_of_the_longest_sequence():
+    rotation = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 3.0}
+    settings = SIZES | {"max_position_embeddings": 64, "rope_parameters": rotation}
+    rope = decoder_of(Files(settings | {"architectures": ["LlamaForCausalLM"]})).ropes[0]
+    config = transformers.LlamaConfig(**settings)
+    for length in (8, 64, 65, 500):
+        right, factor = ROPE_INIT_FUNCTIONS["dynamic"](config, seq_len=length)
+        np.testing.assert_allclose(rope.of_length(length), right, rtol=1e-6)
+        assert rope.factor == factor
+    assert rope.of_length(64) == rope.frequencies != rope.of_length(65)
 
 
 def test_gemma3_for_text_may_have_its_settings_within():
