@@ -61,6 +61,7 @@ def main() -> None:
         name, given, found = options.peer
         np.save(found, PEERS[name](options.model, np.load(given)))
         return
+    import decode_perplexity
     from pages import update
 
     record = json.loads(options.json.read_text(encoding="utf-8")) if options.json.exists() else {}
@@ -69,7 +70,8 @@ def main() -> None:
     elif not options.report:
         record |= measure(options.model, options.peers_python)
     options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    update(PAGE, blocks(record))
+    perplexity = json.loads(decode_perplexity.RECORD.read_text(encoding="utf-8"))
+    update(PAGE, blocks(record) | decode_perplexity.blocks(perplexity))
     print(*blocks(record).values(), sep="\n")
 
 

@@ -9,6 +9,7 @@ import pytest
 import decode_accuracy
 import decode_cuda_page
 import decode_models
+import decode_perplexity
 import pages
 import torch_page
 import vllm_provider
@@ -92,7 +93,8 @@ def test_the_page_about_gpus_is_what_its_counts_give():
 def test_the_accuracy_of_decode_is_what_its_record_gives():
     content = json.loads((RECORD.parent / "decode_accuracy.json").read_text(encoding="utf-8"))
     shown = decode_accuracy.PAGE.read_text(encoding="utf-8")
-    made = decode_accuracy.blocks(content)
+    perplexity = json.loads(decode_perplexity.RECORD.read_text(encoding="utf-8"))
+    made = decode_accuracy.blocks(content) | decode_perplexity.blocks(perplexity)
     assert [match[2] for match in pages.BLOCK.finditer(shown)] == list(made)
     assert shown == pages.fill(shown, made), "run: benchmarks/decode_accuracy.py --report"
 
