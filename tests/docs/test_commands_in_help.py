@@ -17,6 +17,7 @@ COMMANDS = sorted(
 ANYWHERE = {
     "generate": [["m"], ["p"], ["--chat"], ["--temperature", "0.7"], ["--stop=x"]],
     "export": [["m"], ["out"], ["--quantize", "q8_0"], ["--max-seq-length", "64"]],
+    "perplexity": [["m"], ["text.txt"], ["--context", "64"], ["--json"]],
     "bench decode": [["m"], ["--num-workers", "1"], ["--json", "x"], ["--backend=cpp"]],
     "explain": [["silu"], ["--dtype", "float16"], ["--json"], ["--shape", "4x4"]],
     "configure_backend": [["--backend", "cpp"], ["--force"], ["--config", "x"], ["-s"]],
