@@ -79,14 +79,17 @@ class StepReads(NamedTuple):
 
 def weight_bytes_read(program: Program, node: Node) -> dict[str, int]:
     """Return the bytes of weights that a token reads in a node, by type."""
-    found = Counter[str]()
-    for slot in KINDS[node.kind].weights:
-        for tensor in map(program.tensors.__getitem__, node.weights.get(slot.name, ())):
+    kind, found = KINDS[node.kind], Counter[str]()
+    for slot in kind.weights:
+        tensors = [program.tensors[name] for name in node.weights.get(slot.name, ())]
+        for tensor in tensors:
             rows = 1 if slot.is_table else math.prod(tensor.shape[:-1])
-            if slot.form == "stack":
-                chooser = program.values.get(node.inputs[slot.chosen_by], TOKENS.value)
-                rows = min(tensor.shape[0], chooser.columns) * tensor.shape[1]
             found[tensor.type] += rows * tensor.row_bytes
+        if slot.form == "stack" and tensors:
+            planes = kind.num_planes(slot, node.attributes, tensors[0].shape)
+            chooser = program.values.get(node.inputs[slot.chosen_by], TOKENS.value)
+            for of_type in found:
+                found[of_type] = found[of_type] * min(planes, chooser.columns) // planes
     return dict(found)
 
 
