@@ -19,6 +19,9 @@ ARCHITECTURES = {
     "gemma": "gemma",
     "gemma2": "gemma2",
     "gemma3_text": "gemma3",
+    "mixtral": "llama",
+    "qwen2_moe": "qwen2moe",
+    "qwen3_moe": "qwen3moe",
 }
 
 
@@ -35,11 +38,10 @@ def write_gguf(model, path, matrices=None, kind="f32", tied="model.embed_tokens.
     architecture = next(key for key, value in gguf.MODEL_ARCH_NAMES.items() if value == name)
     names = gguf.get_tensor_name_map(architecture, config.num_hidden_layers)
     ends = {"lm_head.weight", "model.embed_tokens.weight"} if config.tie_word_embeddings else {tied}
-    for key, tensor in model.state_dict().items():
+    for key, values in _tensors(model, matrices):
         if key in ends - {tied}:
             continue
-        values = matrices[key] if key in matrices else tensor.float().numpy()
-        stored = gguf.GGMLQuantizationType[kind.upper()] if key in matrices else None
+        stored = gguf.GGMLQuantizationType[kind.upper()] if values.dtype == np.uint8 else None
         if name == "llama" and "q_proj" in key:
             values = _permuted(values, config.num_attention_heads)
         elif name == "llama" and "k_proj" in key:
@@ -53,6 +55,18 @@ def write_gguf(model, path, matrices=None, kind="f32", tied="model.embed_tokens.
     writer.close()
 
 
+def _tensors(model, matrices):
+    """Yield the tensors of a model by their names, some as bytes; of experts, gate and up apart."""
+    for key, tensor in model.state_dict().items():
+        values = matrices[key].view(np.uint8) if key in matrices else tensor.float().numpy()
+        if key.endswith("experts.gate_up_proj"):
+            gate, up = np.split(values, 2, axis=1)
+            yield key.replace("gate_up_proj", "gate_proj.weight"), np.ascontiguousarray(gate)
+            yield key.replace("gate_up_proj", "up_proj.weight"), np.ascontiguousarray(up)
+        else:
+            yield f"{key}.weight" if key.endswith("experts.down_proj") else key, values
+
+
 def _write_settings(writer, config):
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
@@ -61,6 +75,13 @@ def _write_settings(writer, config):
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    if hasattr(config, "num_experts_per_tok"):
+        writer.add_expert_count(config.num_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+    if hasattr(config, "moe_intermediate_size"):
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    if hasattr(config, "shared_expert_intermediate_size"):
+        writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
     head_size = getattr(config, "head_dim", None)
     if head_size is not None:
         writer.add_key_length(head_size)

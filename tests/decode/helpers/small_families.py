@@ -47,8 +47,62 @@ MODELS = {
         },
     ),
 }
-# Their GGUF files do not have the window.
-ONLY_SAFETENSORS = ("Mistral", "Qwen 2 with windows")
+EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 28}
+MODELS |= {
+    "Mixtral": ("Mixtral", 1, {"num_local_experts": 4, "num_experts_per_tok": 2}),
+    "Mixtral with a window": (
+        "Mixtral",
+        0,
+        {"num_local_experts": 4, "num_experts_per_tok": 3, "sliding_window": 7},
+    ),
+    "Qwen 2 MoE": (
+        "Qwen2Moe",
+        0,
+        {**EXPERTS, "num_experts": 5, "shared_expert_intermediate_size": 44},
+    ),
+    "Qwen 2 MoE with windows": (
+        "Qwen2Moe",
+        0,
+        {
+            **EXPERTS,
+            "num_experts": 5,
+            "shared_expert_intermediate_size": 44,
+            "num_hidden_layers": 3,
+            "norm_topk_prob": True,
+            "mlp_only_layers": [1],
+            "use_sliding_window": True,
+            "sliding_window": 9,
+            "max_window_layers": 2,
+        },
+    ),
+    "Qwen 3 MoE": (
+        "Qwen3Moe",
+        0,
+        {**EXPERTS, "num_experts": 7, "norm_topk_prob": True, "head_dim": 20},
+    ),
+    "Qwen 3 MoE in some layers": (
+        "Qwen3Moe",
+        0,
+        {
+            **EXPERTS,
+            "num_experts": 6,
+            "num_experts_per_tok": 3,
+            "head_dim": 12,
+            "num_hidden_layers": 3,
+            "decoder_sparse_step": 2,
+            "use_sliding_window": True,
+            "sliding_window": 7,
+        },
+    ),
+}
+# Their GGUF files do not have the window, or cannot say which layers have experts.
+ONLY_SAFETENSORS = (
+    "Mistral",
+    "Qwen 2 with windows",
+    "Mixtral with a window",
+    "Qwen 2 MoE with windows",
+    "Qwen 3 MoE in some layers",
+)
 
 
 def small_model(name, **changed):

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tensor_ops_decode.models.experts import Experts
 from tensor_ops_decode.models.rope import Rope
 from tensor_ops_decode.models.settings import ModelSettings
 from tensor_ops_decode.program import Cache, Limits, Program, Tensor
@@ -78,6 +79,8 @@ class Decoder:
         The soft caps of scores and of logits; 0 for none.
     norm_transform : tuple of str
         What is done to the weights of norms.
+    experts : Experts or None
+        Of a mixture of experts.
     """
 
     names: Mapping[str, str]
@@ -102,6 +105,7 @@ class Decoder:
     attention_cap: float = 0.0
     logit_cap: float = 0.0
     norm_transform: tuple[str, ...] = ()
+    experts: Experts | None = None
 
     @property
     def usual_context(self) -> int:
@@ -125,6 +129,8 @@ class Family:
         The settings that its configuration class has where config.json says nothing.
     from_gguf, from_hugging_face : callable
         Return its `Decoder`, of the files and of what they say about it.
+    may_have_experts : bool
+        Whether GGUF files of its architecture may be mixtures of experts.
     """
 
     name: str
@@ -133,6 +139,7 @@ class Family:
     defaults: Mapping[str, Any]
     from_gguf: Callable[[Weights, ModelSettings], Decoder]
     from_hugging_face: Callable[[Weights, ModelSettings], Decoder]
+    may_have_experts: bool = False
 
 
 def program_of(
@@ -233,14 +240,69 @@ class _Assembly:
 
     def mlp(self, layer: int, x: str) -> str:
         decoder = self.decoder
+        if decoder.experts is not None and decoder.experts.layers[layer]:
+            return self.mixture(layer, x, decoder.experts)
         parts = {"gate": decoder.intermediate, "up": decoder.intermediate}
         gate_up = self.projected("gate_up", parts, "mlp_norm", x, layer)
-        attributes = {"approximate": "tanh"} if decoder.activation == "gelu_mul" else None
-        hidden = self.builder.add(
-            decoder.activation, {"x": gate_up}, None, attributes, output=f"layer.{layer}.hidden"
-        )
+        hidden = self.gated(gate_up, f"layer.{layer}.hidden")
         down = self.linear("down", {"down": decoder.hidden}, layer, decoder.intermediate)
         return self.added(hidden, down, x, layer, "mlp_post_norm", "output")
+
+    def mixture(self, layer: int, x: str, experts: Experts) -> str:
+        """Add the MLPs of the experts that are chosen for a token, and of one that always is."""
+        add, hidden, prefix = self.builder.add, self.decoder.hidden, f"layer.{layer}."
+        normed = self.normalised("mlp_norm", x, layer, f"{prefix}mlp_norm")
+        rows = {"expert_gate": experts.intermediate, "expert_up": experts.intermediate}
+        weights, chosen = self.routed("router", normed, layer, experts.routing, experts.count)
+        of = {"num_experts": experts.count, "input_parts": 1, "output_parts": 2}
+        stacks = self.stacks("expert_gate_up", rows, layer, hidden)
+        inputs = {"x": normed, "chosen": chosen}
+        y = add("expert_linear", inputs, stacks, of, output=f"{prefix}experts.gate_up")
+        y = self.gated(y, f"{prefix}experts.hidden")
+        of |= {"input_parts": experts.chosen, "output_parts": 1}
+        rows = {"expert_down": hidden}
+        stacks = self.stacks("expert_down_stack", rows, layer, experts.intermediate)
+        inputs = {"x": y, "chosen": chosen}
+        y = add("expert_linear", inputs, stacks, of, output=f"{prefix}experts.down")
+        y = add("combine", {"weights": weights, "x": y}, output=f"{prefix}experts")
+        if experts.shared:
+            shared = self.shared_expert(layer, normed, experts.shared)
+            y = add("add", {"a": y, "b": shared}, output=f"{prefix}mixture")
+        return add("add", {"a": y, "b": x}, output=f"{prefix}output")
+
+    def routed(
+        self, role: str, x: str, layer: int, of: Mapping[str, Any], count: int
+    ) -> tuple[str, str]:
+        """Add the choice of experts; return their weights and numbers."""
+        name = f"layer.{layer}.{role}"
+        logits = self.linear(role, {role: count}, layer)
+        logits = self.builder.add("linear", {"x": x}, logits, output=f"{name}.logits")
+        bias = {}
+        if f"{role}_bias" in self.decoder.names:
+            tensor = self.name(f"{role}_bias", layer, "bias")
+            bias = {"bias": self.tensor(tensor, (count,))}
+        outputs = {"weights": f"{name}.weights", "chosen": f"{name}.chosen"}
+        self.builder.add("route", {"x": logits}, bias, of, output=outputs)
+        return outputs["weights"], outputs["chosen"]
+
+    def shared_expert(self, layer: int, x: str, columns: int) -> str:
+        prefix = f"layer.{layer}.shared"
+        gate_up = self.linear("shared_gate_up", {"shared_gate": columns, "shared_up": columns}, layer)
+        y = self.builder.add("linear", {"x": x}, gate_up, output=f"{prefix}.gate_up")
+        y = self.gated(y, f"{prefix}.hidden")
+        down = self.linear("shared_down", {"shared_down": self.decoder.hidden}, layer, columns)
+        y = self.builder.add("linear", {"x": y}, down, output=f"{prefix}.down")
+        if "shared_router" not in self.decoder.names:
+            return y
+        # Its gate is the weight of one expert that is always chosen.
+        of = Experts(1, 1, columns, (), "sigmoid", is_normalised=False).routing
+        weights, _ = self.routed("shared_router", x, layer, of, 1)
+        return self.builder.add("combine", {"weights": weights, "x": y}, output=prefix)
+
+    def gated(self, x: str, output: str) -> str:
+        activation = self.decoder.activation
+        attributes = {"approximate": "tanh"} if activation == "gelu_mul" else None
+        return self.builder.add(activation, {"x": x}, None, attributes, output=output)
 
     def projected(self, name: str, rows: Mapping[str, int], norm: str, x: str, layer: int) -> str:
         """Add a norm, and a product with what it gives."""
@@ -280,8 +342,32 @@ class _Assembly:
             slots["bias"] = [self.tensor(biases[role], (rows[role],)) for role in rows]
         return slots
 
+    def stacks(
+        self, fused: str, rows: Mapping[str, int], layer: int, columns: int
+    ) -> dict[str, list[str]]:
+        """Return the slot ``weight`` for the matrices of all experts, as the file has them."""
+        names, experts = self.decoder.names, self.decoder.experts
+        assert experts is not None
+        whole = f"{names['layer'].format(layer)}{names.get(fused)}"
+        for name in (whole, f"{whole}.weight"):
+            if name in self.known:
+                shape = (experts.count, sum(rows.values()), columns)
+                return {"weight": [self.typed(self.tensor(name, shape))]}
+        found = []
+        for role, n in rows.items():
+            name = self.name(role, layer)
+            if names[role] != names[role].format(0):
+                each = (name.format(expert) for expert in range(experts.count))
+                found += [self.typed(self.tensor(expert, (n, columns))) for expert in each]
+            else:
+                found.append(self.typed(self.tensor(name, (experts.count, n, columns))))
+        return {"weight": found}
+
     def matrix(self, role: str, rows: int, columns: int, layer: int | None = None) -> str:
-        name = self.tensor(self.name(role, layer), (rows, columns))
+        return self.typed(self.tensor(self.name(role, layer), (rows, columns)))
+
+    def typed(self, name: str) -> str:
+        """Note the type of a matrix."""
         self.matrix_types.add(self.builder.type_of(name))
         return name
 
