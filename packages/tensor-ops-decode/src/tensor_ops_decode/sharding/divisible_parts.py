@@ -105,7 +105,7 @@ class _Graph:
         while (reader := self.reader(nodes[-1])) and _is_plain(reader, "elementwise"):
             nodes = (*nodes, reader)
         value = _output(nodes[-1])
-        written = [slot.dtype for each in self.readers[value] for slot in KINDS[each.kind].outputs]
+        written = [KINDS[each.kind].outputs[0].dtype for each in self.readers[value]]
         if "int32" not in written and value not in self.program.outputs:
             return None  # neither is a token chosen by them, nor does a caller read them
         return DivisiblePart(nodes, Logits(self.program.values[value].columns))
