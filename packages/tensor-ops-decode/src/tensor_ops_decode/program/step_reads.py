@@ -77,8 +77,11 @@ class StepReads(NamedTuple):
         )
 
 
-def weight_bytes_read(program: Program, node: Node) -> dict[str, int]:
-    """Return the bytes of weights that a token reads in a node, by type."""
+def weight_bytes_read(program: Program, node: Node, num_tokens: int = 1) -> dict[str, int]:
+    """Return the bytes of weights that so many tokens of a step read in a node, by type.
+
+    Where they choose from matrices, it is what they read at the most.
+    """
     kind, found = KINDS[node.kind], Counter[str]()
     for slot in kind.weights:
         tensors = [program.tensors[name] for name in node.weights.get(slot.name, ())]
@@ -88,8 +91,8 @@ def weight_bytes_read(program: Program, node: Node) -> dict[str, int]:
         if slot.form == "stack" and tensors:
             planes = kind.num_planes(slot, node.attributes, tensors[0].shape)
             chooser = program.values.get(node.inputs[slot.chosen_by], TOKENS.value)
-            for of_type in found:
-                found[of_type] = found[of_type] * min(planes, chooser.columns) // planes
+            chosen = min(planes, num_tokens * chooser.columns)
+            found = Counter({each: size * chosen // planes for each, size in found.items()})
     return dict(found)
 
 
