@@ -25,6 +25,10 @@ WORDS = [
     "rope.scaling.type", "rope.scaling.factor", "rope.dimension_count", "rope.scale_linear",
     "rope.scaling.original_context_length", "attention.sliding_window_pattern", "eos_token_id",
     "rope.freq_base_swa", "attention.scale", "gelu_pytorch_tanh", "bos_token_id", "f16", "bf16",
+    "dynamic", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate", "residual_scale",
+    "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_log_multiplier", "llama_4_scaling_beta",
+    "attention.temperature_scale", "no_rope_layers", "no_rope_layer_interval", "logits_scaling",
+    "residual_multiplier",
 ]  # fmt: skip
 GGUF = {
     "embedding_length": 32,
@@ -40,6 +44,7 @@ GGUF = {
     "context_length": 64,
     "attn_logit_softcapping": 50.0,
     "final_logit_softcapping": 30.0,
+    "logit_scale": 4.0,
 }
 HUGGING_FACE = {
     "hidden_size": 32,
@@ -80,19 +85,19 @@ def _models():
         settings = {f"{family.gguf}.{name}": value for name, value in GGUF.items()}
         yield _model({"general.architecture": family.gguf, **settings})
         activation = "silu" if "Gemma" not in family.name else "gelu_pytorch_tanh"
-        yield _model(
-            {
-                "architectures": [family.hugging_face],
-                **HUGGING_FACE,
-                "hidden_act": activation,
-                "hidden_activation": activation,
-            }
-        )
+        own = {**HUGGING_FACE, "hidden_act": activation, "hidden_activation": activation}
+        own = {family.within: own} if family.within else own
+        yield _model({"architectures": [family.hugging_face], **own})
     phi3 = {f"phi3.{name}": value for name, value in GGUF.items()}
     phi3 |= {"phi3.rope.scaling.original_context_length": 8, "general.architecture": "phi3"}
     model = _model(phi3)
     model["tensors"] |= FACTORS
     yield model
+    yarn = {"type": "yarn", "factor": 4.0, "original_context_length": 16, "yarn_beta_fast": 8.0}
+    mistral3 = GGUF | {f"rope.scaling.{name}": value for name, value in yarn.items()}
+    mistral3 |= {"attention.temperature_scale": 0.1}
+    settings = {f"mistral3.{name}": value for name, value in mistral3.items()}
+    yield _model({"general.architecture": "mistral3", **settings})
 
 
 def _model(metadata):
@@ -102,8 +107,10 @@ def _model(metadata):
     vocabulary = decoder.vocabulary
     shapes = {
         "embedding": [vocabulary, hidden], "head": [vocabulary, hidden], "norm": [hidden],
-        "attention_norm": [hidden], "attention_post_norm": [hidden], "q_norm": [size],
-        "mlp_norm": [hidden], "mlp_post_norm": [hidden], "k_norm": [size],
+        "attention_norm": [hidden], "attention_post_norm": [hidden],
+        "mlp_norm": [hidden], "mlp_post_norm": [hidden],
+        "q_norm": [q if decoder.norms_rows else size],
+        "k_norm": [kv if decoder.norms_rows else size],
         "q": [q, hidden], "k": [kv, hidden], "v": [kv, hidden], "qkv": [q + 2 * kv, hidden],
         "o": [hidden, q], "gate": [inner, hidden], "up": [inner, hidden],
         "gate_up": [2 * inner, hidden], "down": [hidden, inner],

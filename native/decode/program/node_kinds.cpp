@@ -12,6 +12,7 @@ static_assert(sizeof(AttentionNode::Attributes) == 8 * sizeof(std::int64_t));
 static_assert(sizeof(ExpertLinearNode::Attributes) == 3 * sizeof(std::int64_t));
 static_assert(sizeof(GeluMulNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(LayerNormNode::Attributes) == 1 * sizeof(std::int64_t));
+static_assert(sizeof(QkNormNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(RmsNormNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(RouteNode::Attributes) == 7 * sizeof(std::int64_t));
 static_assert(sizeof(ScaleNode::Attributes) == 1 * sizeof(std::int64_t));
@@ -42,7 +43,8 @@ const std::vector<NodeKind>& node_kinds() {
      {{"cos", WeightForm::kTable, Need::kOptional, "", "L", "A"},
       {"sin", WeightForm::kTable, Need::kOptional, "", "L", "A"},
       {"q_norm", WeightForm::kVector, Need::kOptional, "", "D"},
-      {"k_norm", WeightForm::kVector, Need::kOptional, "", "D"}},
+      {"k_norm", WeightForm::kVector, Need::kOptional, "", "D"},
+      {"query_scale", WeightForm::kTable, Need::kOptional, "", "L", "1"}},
      {{"num_heads", AttributeType::kInteger, "H", 1.0},
       {"num_kv_heads", AttributeType::kInteger, "G", 1.0},
       {"head_size", AttributeType::kInteger, "D", 2.0},
@@ -92,6 +94,14 @@ const std::vector<NodeKind>& node_kinds() {
      {{"output", "N"}},
      {{"weight", WeightForm::kMatrices, Need::kRequired, "", "N", "K"},
       {"bias", WeightForm::kBiases, Need::kOptional, "weight", "N"}}},
+    {"qk_norm", kNoTraits,
+     {{"qkv", "H"}},
+     {{"output", "H"}},
+     {{"q_norm", WeightForm::kVector, Need::kRequired, "", "Q"},
+      {"k_norm", WeightForm::kVector, Need::kRequired, "", "K"}},
+     {{"eps", AttributeType::kNumber, "", 0.0}},
+     {},
+     {{"Q+K", Relation::kAtMost, "H"}}},
     {"rms_norm", kNorm,
      {{"x", "H"}},
      {{"output", "H"}},

@@ -34,7 +34,7 @@ struct ArgmaxNode {
 struct AttentionNode {
   enum Input : std::size_t { kQkv };
   enum Output : std::size_t { kOutput };
-  enum Weight : std::size_t { kCos, kSin, kQNorm, kKNorm };
+  enum Weight : std::size_t { kCos, kSin, kQNorm, kKNorm, kQueryScale };
   enum class Rotation : std::int64_t { kHalves, kInterleaved };
   struct Attributes {
     std::int64_t num_heads;
@@ -92,6 +92,15 @@ struct LinearNode {
   enum Input : std::size_t { kX };
   enum Output : std::size_t { kOutput };
   enum Weight : std::size_t { kWeight, kBias };
+};
+
+struct QkNormNode {
+  enum Input : std::size_t { kQkv };
+  enum Output : std::size_t { kOutput };
+  enum Weight : std::size_t { kQNorm, kKNorm };
+  struct Attributes {
+    double eps;
+  };
 };
 
 struct RmsNormNode {

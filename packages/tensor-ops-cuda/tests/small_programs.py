@@ -72,6 +72,8 @@ class Assembly:
             angles = np.arange(self.length)[:, None] * 100.0 ** (-np.arange(pairs) / pairs)
             tables["cos"] = self.tensor(f"{output}.cos", np.cos(angles))
             tables["sin"] = self.tensor(f"{output}.sin", np.sin(angles))
+        if "query_scale" in given:
+            tables["query_scale"] = given.pop("query_scale")
         dtype, paged = given.pop("dtype", "float32"), given.pop("paged", True)
         cache = self.builder.cache(f"{output}.cache", Cache(kv_heads, size, dtype, paged))
         attributes = {

@@ -235,7 +235,14 @@ def selected_rows_that_are_an_output(made):
     return [made.select("s", "y")]
 
 
+def queries_that_are_scaled(made):
+    qkv, scale = made.qkv("qkv"), made.tensor("scale", np.ones((made.length, 1)))
+    made.linear("y", made.attention("a", qkv, query_scale=scale))
+    return ["y"]
+
+
 REFUSED = {
+    queries_that_are_scaled: "attention without a scale of queries by their positions",
     norm_that_two_products_read: "this kind where only a product reads it",
     residual_that_is_attention_too: "attention that only products multiply",
     two_attentions_to_one_qkv: "attention to a product that nothing else reads",

@@ -8,6 +8,7 @@ import transformers
 
 import tensor_ops_decode
 from greedy_models import SMALL_MODEL
+from small_families import PAD
 
 SIZES = {**SMALL_MODEL, "num_hidden_layers": 3, "rms_norm_eps": 1e-3, "initializer_range": 0.3}
 WINDOW = {"head_dim": 12, "sliding_window": 9}
@@ -16,10 +17,20 @@ FAMILIES = {
     "Mistral": WINDOW,
     "Qwen2": {"use_sliding_window": True, "sliding_window": 9, "max_window_layers": 1},
     "Qwen3": {"head_dim": 12},
-    "Phi3": {"sliding_window": 9, "pad_token_id": None, "bos_token_id": None, "eos_token_id": None},
+    "Phi3": PAD | {"sliding_window": 9},
     "Gemma": {"head_dim": 12},
     "Gemma2": WINDOW | {"query_pre_attn_scalar": 20},
     "Gemma3Text": WINDOW | {"query_pre_attn_scalar": 20},
+    "SmolLM3": PAD | {"no_rope_layers": [1, 0, 1], "use_sliding_window": True, "sliding_window": 9},
+    "Granite": {
+        "embedding_multiplier": 2.0,
+        "residual_multiplier": 0.5,
+        "attention_multiplier": 0.3,
+        "logits_scaling": 0.5,
+    },
+    "Olmo2": PAD,
+    "Olmo3": PAD | {"sliding_window": 9},
+    "Ministral3": PAD | WINDOW,
 }
 PROMPT = np.random.default_rng(7).integers(0, 331, 20).tolist()
 

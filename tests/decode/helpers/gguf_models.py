@@ -13,6 +13,8 @@ import numpy as np
 ARCHITECTURES = {
     "llama": "llama",
     "mistral": "llama",
+    "ministral3": "mistral3",
+    "smollm3": "smollm3",
     "qwen2": "qwen2",
     "qwen3": "qwen3",
     "phi3": "phi3",
@@ -22,7 +24,12 @@ ARCHITECTURES = {
     "mixtral": "llama",
     "qwen2_moe": "qwen2moe",
     "qwen3_moe": "qwen3moe",
+    "granite": "granite",
+    "olmo2": "olmo2",
+    "olmo3": "olmo2",
 }
+# Those whose rows of queries and keys llama.cpp's converter permutes.
+INTERLEAVED = ("llama", "mistral3", "smollm3", "granite")
 
 
 def write_gguf(model, path, matrices=None, kind="f32", tied="model.embed_tokens.weight"):
@@ -42,9 +49,9 @@ def write_gguf(model, path, matrices=None, kind="f32", tied="model.embed_tokens.
         if key in ends - {tied}:
             continue
         stored = gguf.GGMLQuantizationType[kind.upper()] if values.dtype == np.uint8 else None
-        if name == "llama" and "q_proj" in key:
+        if name in INTERLEAVED and "q_proj" in key:
             values = _permuted(values, config.num_attention_heads)
-        elif name == "llama" and "k_proj" in key:
+        elif name in INTERLEAVED and "k_proj" in key:
             values = _permuted(values, config.num_key_value_heads)
         elif name.startswith("gemma") and key.endswith("norm.weight"):
             values = values + np.float32(1)
@@ -94,13 +101,38 @@ def _write_settings(writer, config):
     if rope["rope_type"] == "linear":
         writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
         writer.add_rope_scaling_factor(rope["factor"])
+    if rope["rope_type"] == "yarn":
+        _write_yarn(writer, rope)
     if writer.arch == "phi3":
         _write_phi3(writer, config, rope)
-    if writer.arch in ("gemma2", "gemma3"):
+    if writer.arch in ("gemma2", "gemma3") or config.model_type == "olmo3":
         writer.add_sliding_window(config.sliding_window)
+    if config.model_type == "olmo3":
+        writer.add_sliding_window_pattern([each[0] == "s" for each in config.layer_types])
+    if writer.arch == "granite":
+        writer.add_attention_scale(config.attention_multiplier)
+        writer.add_embedding_scale(config.embedding_multiplier)
+        writer.add_residual_scale(config.residual_multiplier)
+        writer.add_logit_scale(config.logits_scaling)
     for name in ("attn_logit_softcapping", "final_logit_softcapping"):
         if getattr(config, name, None) is not None:
             getattr(writer, f"add_{name}")(getattr(config, name))
+
+
+def _write_yarn(writer, rope):
+    writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+    writer.add_rope_scaling_factor(rope["factor"])
+    writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    written = {
+        "attention_factor": writer.add_rope_scaling_yarn_attn_factor,
+        "beta_fast": writer.add_rope_scaling_yarn_beta_fast,
+        "beta_slow": writer.add_rope_scaling_yarn_beta_slow,
+        "mscale_all_dim": writer.add_rope_scaling_yarn_log_mul,
+        "llama_4_scaling_beta": writer.add_attn_temperature_scale,
+    }
+    for name, write in written.items():
+        if rope.get(name) is not None:
+            write(rope[name])
 
 
 def _write_phi3(writer, config, rope):

@@ -6,6 +6,12 @@ import transformers
 from gguf_models import write_gguf
 from greedy_models import SMALL_MODEL
 
+YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 1e4,
+    "factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
 PAD = {"pad_token_id": None, "bos_token_id": None, "eos_token_id": None}
 # The class of a model, and its settings; seeds are those whose best logits are apart.
 MODELS = {
@@ -18,6 +24,7 @@ MODELS = {
         {"use_sliding_window": True, "sliding_window": 9, "max_window_layers": 1},
     ),
     "Qwen 3": ("Qwen3", 0, {"head_dim": 20, "tie_word_embeddings": False}),
+    "Qwen 3 with YaRN": ("Qwen3", 0, {"head_dim": 20, "rope_parameters": YARN}),
     "Phi 3": ("Phi3", 0, {**PAD, "sliding_window": 11, "partial_rotary_factor": 0.5}),
     "Gemma 1": ("Gemma", 0, {"head_dim": 20}),
     "Gemma 2": (
@@ -43,6 +50,46 @@ MODELS = {
             "rope_parameters": {
                 "full_attention": {"rope_type": "linear", "rope_theta": 5e4, "factor": 8.0},
                 "sliding_attention": {"rope_type": "default", "rope_theta": 1e3},
+            },
+        },
+    ),
+    "SmolLM 3": ("SmolLM3", 0, {**PAD, "num_hidden_layers": 5}),
+    "Granite 3": (
+        "Granite",
+        0,
+        {
+            "embedding_multiplier": 3.5,
+            "residual_multiplier": 0.22,
+            "attention_multiplier": 0.31,
+            "logits_scaling": 2.5,
+        },
+    ),
+    "OLMo 2": ("Olmo2", 0, PAD),
+    "OLMo 3": (
+        "Olmo3",
+        0,
+        {
+            **PAD,
+            "num_hidden_layers": 5,
+            "sliding_window": 7,
+            "rope_parameters": {
+                "full_attention": {**YARN, "beta_fast": 16.0, "beta_slow": 2.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 5e3},
+            },
+        },
+    ),
+    "Ministral 3": (
+        "Ministral3",
+        0,
+        {
+            **PAD,
+            "head_dim": 20,
+            "rope_parameters": {
+                **YARN,
+                "mscale": 1.0,
+                "mscale_all_dim": 1.0,
+                "llama_4_scaling_beta": 0.4,
+                "original_max_position_embeddings": 16,
             },
         },
     ),
@@ -143,6 +190,18 @@ LLAMAS = {
     "Llama 3's rotation": {"rope_parameters": LLAMA3},
     "rotation scaled": {
         "rope_parameters": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.5}
+    },
+    "YaRN": {
+        "rope_parameters": {
+            **YARN,
+            "truncate": False,
+            "beta_fast": 8.0,
+            "mscale": 2.0,
+            "mscale_all_dim": 0.5,
+        },
+    },
+    "a dynamic rotation": {
+        "rope_parameters": {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.5}
     },
     "weights in float16": {"dtype": torch.float16},
     "weights in bfloat16": {"dtype": torch.bfloat16, "tie_word_embeddings": False},

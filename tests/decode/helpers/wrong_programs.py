@@ -306,6 +306,10 @@ WRONG_SOURCES = [
     ({"rotary": "tan", "frequencies": [1.0] * 32, "factor": 1.0}, ["rotary", "tan"]),
     ({"rotary": "cos", "frequencies": [1.0] * 32, "factor": "1"}, ["factor", "finite"]),
     ({"rotary": "cos", "frequencies": [True] * 32, "factor": 1.0}, ["frequencies", "finite"]),
+    ({"rotary": "cos", "growth": 0.5, "length": 16}, ["rotary", "query_scale", "cos"]),
+    ({"rotary": "query_scale", "growth": "0.5", "length": 16}, ["growth", "finite"]),
+    ({"rotary": "query_scale", "growth": 0.5, "length": 0}, ["length", "integer from 1"]),
+    ({"rotary": "query_scale", "growth": 0.5, "length": 16}, ["f32 with one column"]),
     ({"rotary": "cos", "frequencies": [1.0] * 3, "factor": 1.0}, ["column for each frequency"]),
 ]
 

@@ -23,6 +23,12 @@ VALUES = SIZES | {
     "attn_logit_softcapping": 2.0,
     "final_logit_softcapping": 3.0,
     "sliding_window_pattern": 2,
+    "no_rope_layers": [1, 0, 0, 1, 0, 1, 1, 0],
+    "no_rope_layer_interval": 3,
+    "embedding_multiplier": 3.0,
+    "residual_multiplier": 0.5,
+    "attention_multiplier": 0.3,
+    "logits_scaling": 4.0,
 }
 LONG = {"short_factor": [1.0, 1.1, 1.2, 1.3, 1.4, 1.5], "long_factor": [2.0] * 6}
 SLOW = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "factor": 2.0}
@@ -31,6 +37,9 @@ ROTATIONS = {
     "other bases": {"rope_theta": 55.0, "rope_local_base_freq": 44.0},
     "part": {"partial_rotary_factor": 0.5},
     "linear": {"rope_parameters": {"rope_type": "linear", "factor": 3.0}},
+    "yarn": {"rope_parameters": {"rope_type": "yarn", "factor": 3.0}, "rope_theta": 55.0},
+    "yarn as before": {"rope_scaling": {"type": "yarn", "factor": 3.0, "truncate": False}},
+    "dynamic": {"rope_scaling": {"rope_type": "dynamic", "factor": 3.0}},
     "llama3": {"rope_scaling": {"rope_type": "llama3", **SLOW}},
     "longrope": {"rope_parameters": {"rope_type": "longrope", **LONG}},
     "longrope of a length": {

@@ -3,7 +3,7 @@
 A model is compared up to the first step whose two best logits are as good as equal.
 """
 
-from itertools import cycle
+from itertools import cycle, islice
 
 import numpy as np
 import pytest
@@ -23,7 +23,8 @@ FAMILIES = [name for name in MODELS if name not in ONLY_SAFETENSORS]
 # Rows are whole blocks of every format, and logits so far below the cap that they stay apart.
 SIZES = {"head_dim": 64, "query_pre_attn_scalar": 64, "final_logit_softcapping": 60.0}
 # Every family and every format once.
-SAMPLE = list(zip(cycle(FAMILIES), TYPES, strict=False))
+PAIRS = zip(cycle(FAMILIES), cycle(TYPES), strict=True)
+SAMPLE = list(islice(PAIRS, max(len(FAMILIES), len(TYPES))))
 
 
 def quantized(model, kind):

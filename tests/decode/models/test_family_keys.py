@@ -35,6 +35,9 @@ ROPES = [
     {"rope_type": "longrope", **LONG, "original_max_position_embeddings": 64},
     {"rope_type": "longrope", **LONG, "factor": 3.0, "attention_factor": 1.5},
     {"rope_type": "yarn", "factor": 2.0},
+    {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 4.0},
+    {"rope_type": "yarn", "factor": 4.0, "mscale": 0.5, "mscale_all_dim": 2.0, "beta_slow": 2.0},
+    {"rope_type": "yarn", "factor": None, "truncate": False, "attention_factor": 1.5},
     {"rope_type": "dynamic", "factor": 2.0},
     {"rope_type": "proportional", "factor": 2.0},
 ]
@@ -42,9 +45,11 @@ NESTED = [
     {"full_attention": rope, "sliding_attention": {"rope_type": "default", "rope_theta": 44.0}}
     for rope in ROPES
 ]
+# What some classes read beside the rotations of the layers, or beside those of all.
+BESIDE = [{**NESTED[9], "truncate": False}, {**ROPES[9], "llama_4_scaling_beta": 0.5}]
 # Odd values of each key. Those of one family are tried with all: others must not read them.
 VALUES = {
-    "rope_parameters": [*ROPES, *NESTED[:4], None],
+    "rope_parameters": [*ROPES, *NESTED[:4], *BESIDE, None],
     "rope_scaling": [*ROPES, {"type": "linear", "factor": 3.0}, None],
     "rope_theta": [77.0],
     "rope_local_base_freq": [33.0],
@@ -86,7 +91,8 @@ VALUES = {
     "attention_multiplier": [3.0],
     "residual_multiplier": [3.0],
     "clip_qkv": [0.1],
-    "no_rope_layers": [[0, 0, 0]],
+    "no_rope_layers": [[0, 0, 0], [1, 0, 0, 1], [0, 1], None],
+    "no_rope_layer_interval": [2, 0],
 }
 # Families that differ most in how they read them; the nightly run tries all.
 SAMPLED = ("Llama", "Phi3", "Gemma3Text")
@@ -113,6 +119,7 @@ def changed(settings, key, value):
     hidden = {
         "rope_parameters": ("rope_scaling", "rope_theta", "rope_local_base_freq", "partial_rotary"),
         "layer_types": ("sliding_window_pattern", "max_window_layers", "use_sliding_window"),
+        "no_rope_layers": ("no_rope_layer_interval",),
     }
     gone = {name for name, keys in hidden.items() if key.startswith(keys)}
     return {name: each for name, each in settings.items() if name not in gone} | {key: value}

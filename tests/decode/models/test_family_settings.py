@@ -49,6 +49,17 @@ OLD = {
         "tie_word_embeddings": True,
         "use_sliding_window": False,
     },
+    "Qwen 2.5 for long texts": {
+        "model_type": "qwen2",
+        "architectures": ["Qwen2ForCausalLM"],
+        "max_position_embeddings": 32768,
+        "rope_scaling": {
+            "factor": 4.0,
+            "original_max_position_embeddings": 32768,
+            "type": "yarn",
+        },
+        "rope_theta": 1000000.0,
+    },
     "Qwen 2 with windows": {
         "model_type": "qwen2",
         "architectures": ["Qwen2ForCausalLM"],
@@ -110,6 +121,92 @@ OLD = {
         "sliding_window": 512,
         "sliding_window_pattern": 6,
     },
+    "SmolLM 3": {
+        "model_type": "smollm3",
+        "architectures": ["SmolLM3ForCausalLM"],
+        "attention_bias": False,
+        "hidden_act": "silu",
+        "layer_types": ["full_attention"] * 7,
+        "max_position_embeddings": 65536,
+        "max_window_layers": 28,
+        "mlp_bias": False,
+        "no_rope_layer_interval": 4,
+        "no_rope_layers": [1, 1, 1, 0, 1, 1, 1],
+        "rms_norm_eps": 1e-06,
+        "rope_scaling": None,
+        "rope_theta": 5000000.0,
+        "sliding_window": None,
+        "use_sliding_window": False,
+    },
+    "Granite 3.3": {
+        "model_type": "granite",
+        "architectures": ["GraniteForCausalLM"],
+        "attention_bias": False,
+        "attention_multiplier": 0.015625,
+        "embedding_multiplier": 12.0,
+        "hidden_act": "silu",
+        "logits_scaling": 8.0,
+        "max_position_embeddings": 131072,
+        "mlp_bias": False,
+        "residual_multiplier": 0.22,
+        "rms_norm_eps": 1e-05,
+        "rope_scaling": None,
+        "rope_theta": 10000000.0,
+        "tie_word_embeddings": True,
+    },
+    "OLMo 2": {
+        "model_type": "olmo2",
+        "architectures": ["Olmo2ForCausalLM"],
+        "attention_bias": False,
+        "hidden_act": "silu",
+        "max_position_embeddings": 4096,
+        "rms_norm_eps": 1e-06,
+        "rope_scaling": None,
+        "rope_theta": 500000,
+        "tie_word_embeddings": False,
+    },
+    "OLMo 3": {
+        "model_type": "olmo3",
+        "architectures": ["Olmo3ForCausalLM"],
+        "attention_bias": False,
+        "hidden_act": "silu",
+        "layer_types": [*["sliding_attention"] * 3, "full_attention"] + ["sliding_attention"] * 3,
+        "max_position_embeddings": 65536,
+        "rms_norm_eps": 1e-06,
+        "rope_scaling": {
+            "attention_factor": 1.2079441541679836,
+            "beta_fast": 32.0,
+            "beta_slow": 1.0,
+            "factor": 8.0,
+            "original_max_position_embeddings": 8192,
+            "rope_type": "yarn",
+        },
+        "rope_theta": 500000,
+        "sliding_window": 4096,
+        "tie_word_embeddings": False,
+    },
+    "Ministral 3": {
+        "model_type": "ministral3",
+        "architectures": ["Ministral3ForCausalLM"],
+        "head_dim": 128,
+        "hidden_act": "silu",
+        "max_position_embeddings": 262144,
+        "rms_norm_eps": 1e-05,
+        "rope_parameters": {
+            "beta_fast": 32.0,
+            "beta_slow": 1.0,
+            "factor": 16.0,
+            "llama_4_scaling_beta": 0.1,
+            "mscale": 1.0,
+            "mscale_all_dim": 1.0,
+            "original_max_position_embeddings": 16384,
+            "rope_theta": 1000000.0,
+            "rope_type": "yarn",
+            "type": "yarn",
+        },
+        "sliding_window": None,
+        "tie_word_embeddings": True,
+    },
 }
 
 
@@ -153,6 +250,11 @@ def test_windows_of_gguf_come_in_periods():
     third = gguf("gemma3", attention__sliding_window=9, attention__sliding_window_pattern=3)
     assert decoder_of(third).windows == (9, 9, 0, 9, 9, 0, 9)
     assert decoder_of(gguf("gemma3")).windows == (0,) * 7
+    listed = {"attention__sliding_window_pattern": np.array([True, False, False] * 2 + [True])}
+    olmo3 = gguf("olmo2", attention__sliding_window=9, **listed)
+    assert decoder_of(olmo3).windows == (9, 0, 0, 9, 0, 0, 9)
+    assert decoder_of(gguf("olmo2", attention__sliding_window=9)).windows == (9, 9, 9, 0, 9, 9, 9)
+    assert decoder_of(gguf("olmo2")).windows == (0,) * 7
     assert decoder_of(gguf("phi3", attention__sliding_window=0)).windows == (0,) * 7
 
 
@@ -168,7 +270,22 @@ def test_the_largest_gemma_has_a_scale_of_its_own(architecture, layers):
         (gguf("mamba"), "unknown architecture 'mamba'; the known ones are gemma, gemma2, gemma3"),
         (gguf(["llama"]), "unknown architecture ['llama']"),
         (gguf("llama", expert_count=8), "expert_count is 8; mixtures of experts"),
-        (gguf("llama", rope__scaling__type="yarn"), "rope.scaling.type 'yarn' is not supported"),
+        (gguf("llama", rope__scaling__type="ntk"), "rope.scaling.type 'ntk' is not supported"),
+        (gguf("llama", rope__scaling__type="yarn"), "rope.scaling.factor is missing"),
+        (
+            gguf("llama", rope__scaling__type="yarn", rope__scaling__yarn_ext_factor=0.5),
+            "yarn_ext_factor is 0.5; only 1.0 is supported",
+        ),
+        (
+            gguf("llama", rope__scaling__type="yarn", rope__scaling__factor=2.0, rope__freq_base=1),
+            "the base of a rotation by YaRN must not be 1",
+        ),
+        (gguf("granite"), "logit_scale is missing"),
+        (gguf("granite", rope__scaling__finetuned=False), "rope.scaling.finetuned is False"),
+        (
+            gguf("olmo2", attention__sliding_window_pattern=[True, False] * 3),
+            "must be true or false for each of 7 layers, got [True, False, True",
+        ),
         (gguf("llama", rope__scale_linear=0.5), "rope.scale_linear is 0.5"),
         (gguf("llama", attention__head_count=[4, 4]), "must be a positive integer, got [4, 4]"),
         (gguf("llama", block_count=10**9), "block_count is 1000000000, but there are only 102"),
@@ -176,7 +293,7 @@ def test_the_largest_gemma_has_a_scale_of_its_own(architecture, layers):
         # Arrays in a file are NumPy's, or lists of texts, of any length.
         (gguf("gemma3", attention__sliding_window=np.zeros(0)), "a positive integer, got []"),
         (gguf("gemma2", attn_logit_softcapping=np.ones(2)), "positive number, got [1.0, 1.0]"),
-        (gguf("llama", expert_count=np.arange(9)), "expert_count is [0, 1, 2, 3, 4, 5, 6, 7]"),
+        (gguf("llama", expert_count=np.arange(9)), "expert_count is [0, 1, 2, 3, 4, 5, 6, 7, 8]"),
         (gguf("llama", rope__scaling__type=["yarn"] * 99), "rope.scaling.type ['yarn', 'yarn', "),
         (
             gguf("llama", rope__dimension_count=2**31 - 1),

@@ -35,6 +35,11 @@ FAMILIES = {
     "Gemma": {"head_dim": 6},
     "Gemma2": WINDOW,
     "Gemma3Text": WINDOW,
+    "SmolLM3": {"no_rope_layer_interval": 2},
+    "Granite": {"residual_multiplier": 0.5},
+    "Olmo2": {},
+    "Olmo3": {"sliding_window": 3},
+    "Ministral3": {"head_dim": 6},
 }
 HEADS = [(1, 1), (3, 1), (5, 5), (6, 2), (7, 7), (3, 2), (4, 3), (2, 4)]
 OTHERS = [

@@ -21,6 +21,9 @@ WINDOWS = {
     "Qwen3": {"sliding_window": [5], "max_window_layers": [2, -1]},
     "Gemma2": {"sliding_window": [5, 0]},
     "Gemma3Text": {"sliding_window": [5, 0], "sliding_window_pattern": [2, None, False]},
+    "SmolLM3": {"sliding_window": [5], "use_sliding_window": [True, False]},
+    "Olmo3": {"sliding_window": [5, 0]},
+    "Ministral3": {"sliding_window": [5, None]},
 }
 BASES = ("rope_theta", "rope_local_base_freq")
 ROTATIONS = [

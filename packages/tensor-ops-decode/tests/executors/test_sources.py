@@ -72,6 +72,15 @@ def test_rotary_tables_are_computed_in_double_precision():
         assert np.all(error <= (2.0**-24 + 2.0**-50) * np.abs(1.5 * function(angles)))
 
 
+def test_a_scale_of_queries_grows_from_one_length_to_the_next():
+    builder = Builder(LIMITS)
+    name = builder.query_scale(0.5, 3)
+    table = TensorArrays(builder.program([]), {})[name]
+    expected = 1 + 0.5 * np.log([1, 1, 1, 2, 2, 2])
+    assert table.dtype == np.float32
+    assert np.array_equal(table, expected.astype(np.float32).reshape(6, 1))
+
+
 def test_what_is_attached_is_the_array_itself():
     builder = Builder(LIMITS)
     builder.tensor("mine", Tensor("f32", (2, 3), {"attached": True}))

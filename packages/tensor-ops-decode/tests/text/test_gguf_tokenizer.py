@@ -22,6 +22,9 @@ from tensor_ops_decode.text import open_chat_templates, open_tokenizer
 from tensor_ops_decode.text.pre_tokenizers import PRE_TOKENIZERS
 from tensor_ops_decode.weights import FileFormatError
 
+# Those of GPT-2's expression, which transformers takes for files that name none of its own.
+GPT2 = {"gpt-2", "olmo", "smollm", "refact"}
+
 
 def test_each_pattern_cuts_words_as_its_models_do(tmp_path):
     # The vocabulary has "Ġ 1 2 3" and "123": what is one token shows what was one word.
@@ -32,7 +35,7 @@ def test_each_pattern_cuts_words_as_its_models_do(tmp_path):
     number = {
         "default": 3, "gpt-2": 4, "smollm": 1, "llama-bpe": 3, "llama3": 3, "llama-v3": 3,
         "falcon3": 3, "smaug-bpe": 3, "tekken": 1, "qwen2": 1, "deepseek-r1-qwen": 1,
-        "megrez": 1, "dbrx": 3, "gpt-4o": 3,
+        "megrez": 1, "dbrx": 3, "gpt-4o": 3, "olmo": 4, "refact": 1,
     }  # fmt: skip
     assert number.keys() == PRE_TOKENIZERS.keys()
     for pre, length in number.items():
@@ -44,7 +47,7 @@ def test_each_pattern_cuts_words_as_its_models_do(tmp_path):
 
         assert cut(" hello 1234") == ["Ġhello", *digits[length]], pre
         assert ("don't" in cut("don't")) == (pre == "gpt-4o"), pre
-        assert ("//Ċ" in cut("//\n")) == (pre not in ("default", "gpt-2", "smollm")), pre
+        assert ("//Ċ" in cut("//\n")) == (pre not in {"default", *GPT2}), pre
         for text in TEXTS:
             tokens = tokenizer.encode(text)
             composed = unicodedata.normalize("NFC", text)
@@ -57,7 +60,7 @@ def test_words_are_cut_by_the_expressions_of_transformers():
     theirs = mapping.GGUF_PRE_TOKENIZER_SPLITS
     ours = {name: rule.patterns for name, rule in PRE_TOKENIZERS.items() if name in theirs}
     assert ours == {name: (theirs[name],) for name in ours}
-    assert len(ours) == len(PRE_TOKENIZERS) - len({"default", "gpt-2", "smollm"})
+    assert len(ours) == len(PRE_TOKENIZERS) - len({"default", *GPT2})
 
 
 def test_llama_3_takes_a_word_of_the_vocabulary_whatever_the_merges(tmp_path):
@@ -123,7 +126,7 @@ def test_a_token_that_ends_a_turn_is_special_whatever_the_file_says(kind, tmp_pa
         ({"model": None}, r"'tokenizer\.ggml\.model': it is missing; expected str"),
         (
             {"pre": "viking"},
-            "'viking' is not supported; expected default, gpt-2, smollm, llama-bpe, ",
+            "'viking' is not supported; expected default, gpt-2, olmo, smollm, ",
         ),
         (
             {"pre": None},

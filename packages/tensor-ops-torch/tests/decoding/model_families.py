@@ -24,6 +24,12 @@ SMALL = {
     "bos_token_id": None,
     "eos_token_id": None,
 }
+YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 1e4,
+    "factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
 # The class of a model, and its settings.
 FAMILIES = {
     "Llama": ("Llama", {}),
@@ -69,6 +75,32 @@ FAMILIES = {
                 "sliding_attention": {"rope_type": "default", "rope_theta": 1e3},
             },
         },
+    ),
+    "SmolLM 3": ("SmolLM3", {"no_rope_layers": [1, 0]}),
+    "Granite 3": (
+        "Granite",
+        {
+            "embedding_multiplier": 3.0,
+            "residual_multiplier": 0.22,
+            "attention_multiplier": 0.31,
+            "logits_scaling": 2.5,
+        },
+    ),
+    "OLMo 2": ("Olmo2", {}),
+    "OLMo 3": (
+        "Olmo3",
+        {
+            "layer_types": ["sliding_attention", "full_attention"],
+            "sliding_window": 9,
+            "rope_parameters": {
+                "full_attention": YARN,
+                "sliding_attention": {"rope_type": "default", "rope_theta": 1e3},
+            },
+        },
+    ),
+    "Ministral 3": (
+        "Ministral3",
+        {"head_dim": 20, "rope_parameters": {**YARN, "llama_4_scaling_beta": 0.4}},
     ),
 }
 

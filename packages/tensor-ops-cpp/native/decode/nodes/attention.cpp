@@ -236,6 +236,9 @@ class Attention {
                                ranges_.kv_head(pair) * sizes_.group() * sizes_.head;
     prepare_heads(share_, sizes_, heads, sizes_.group(), AttentionNode::kQNorm,
                   ranges_.position(pair), to);
+    if (const float* const scale = share_.parameters[AttentionNode::kQueryScale])
+      for (std::size_t i = 0; i < sizes_.group() * sizes_.head; ++i)
+        to[i] *= scale[ranges_.position(pair)];
   }
   void prepare_query(std::size_t pair) const {
     prepare_query(pair, heads_);

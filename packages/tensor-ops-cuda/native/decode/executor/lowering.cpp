@@ -275,6 +275,8 @@ class Lowering {
     if (!node.weights[AttentionNode::kQNorm].empty() ||
         !node.weights[AttentionNode::kKNorm].empty())
       refuse(n, "attention without norms of queries and keys");
+    if (!node.weights[AttentionNode::kQueryScale].empty())
+      refuse(n, "attention without a scale of queries by their positions");
     if (attributes.soft_cap != 0) refuse(n, "attention without a soft cap");
     if (attributes.head_size % 8 != 0 || attributes.head_size > kMostHeadSize)
       refuse(n, "heads of a multiple of 8 elements, at most ", kMostHeadSize, ", got ",

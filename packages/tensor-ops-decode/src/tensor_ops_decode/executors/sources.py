@@ -84,7 +84,8 @@ class TensorArrays(Mapping[str, Array]):
         if name in self._tables:
             return self._tables[name]
         if "rotary" in tensor.source:
-            return _rotary_table(tensor)
+            scales = "growth" in tensor.source
+            return _query_scale(tensor) if scales else _rotary_table(tensor)
         if "attached" in tensor.source:
             array = tensor.source.get("tensor", name)
             if array not in self._attached:
@@ -142,3 +143,9 @@ def _rotary_table(tensor: Tensor) -> Array:
         rows = table[start : start + _BLOCK]
         rows[:] = function(np.outer(start + np.arange(len(rows)), frequencies)) * source["factor"]
     return table
+
+
+def _query_scale(tensor: Tensor) -> Array:
+    growth, length = tensor.source["growth"], tensor.source["length"]
+    rows = np.arange(tensor.shape[0])
+    return (1 + growth * np.log1p(rows // length)).astype(np.float32).reshape(tensor.shape)

@@ -7,16 +7,26 @@ from typing import Any
 
 import numpy as np
 
-from tensor_ops_decode.models import gemma, llama, phi3, qwen
+from tensor_ops_decode.models import gemma, granite, llama, mistral3, olmo, phi3, qwen, smollm3
 from tensor_ops_decode.models.decoder import Decoder
 from tensor_ops_decode.models.settings import ModelSettings
 from tensor_ops_decode.weights import FileFormatError, Weights
 
 __all__ = ["FAMILIES", "decoder_of"]
 
-FAMILIES = (*llama.FAMILIES, *qwen.FAMILIES, *phi3.FAMILIES, *gemma.FAMILIES)
+FAMILIES = (
+    *llama.FAMILIES,
+    *mistral3.FAMILIES,
+    *smollm3.FAMILIES,
+    *qwen.FAMILIES,
+    *phi3.FAMILIES,
+    *gemma.FAMILIES,
+    *granite.FAMILIES,
+    *olmo.FAMILIES,
+)
 
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "expert_count")
+_MOST_LISTED = 4096
 _MODALITIES = ("vision_config", "audio_config")
 
 
@@ -52,9 +62,10 @@ def decoder_of(files: Weights) -> Decoder:
             f"{', '.join(sorted(families))}"
         )
     if not is_gguf:
-        settings = ModelSettings(settings.where, {**family.defaults, **settings.values})
+        given = settings.section(family.within) if family.within else settings
+        settings = ModelSettings(settings.where, {**family.defaults, **given.values})
     # The number of layers is checked before anything is made for each of a billion.
-    if settings.size(layers) > len(files.names):
+    if layers in settings.values and settings.size(layers) > len(files.names):
         raise FileFormatError(
             f"{settings.where}: {layers} is {settings.size(layers)}, but there are only "
             f"{len(files.names)} tensors"
@@ -63,8 +74,8 @@ def decoder_of(files: Weights) -> Decoder:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value that can be compared; of an array, which is no setting here, the begin."""
-    begin = value[:8] if isinstance(value, (list, np.ndarray)) else value
+    """Return a value that can be compared; of an array as many as a model has layers at most."""
+    begin = value[:_MOST_LISTED] if isinstance(value, (list, np.ndarray)) else value
     return begin.tolist() if isinstance(begin, np.ndarray) else begin
 
 

@@ -1,14 +1,14 @@
 """Settings and tensors that the files of all families have in the same form, as a `Decoder`."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tensor_ops_decode.models.decoder import GGUF_NAMES, HUGGING_FACE_NAMES, Decoder
-from tensor_ops_decode.models.rope import gguf_rope, hugging_face_rope
+from tensor_ops_decode.models.rope import Rope, gguf_rope, hugging_face_rope
 from tensor_ops_decode.models.settings import ModelSettings
 from tensor_ops_decode.weights import FileFormatError, Weights
 
-__all__ = ["DEFAULTS", "gguf_decoder", "hugging_face_decoder", "layer_windows"]
+__all__ = ["DEFAULTS", "gguf_decoder", "hugging_face_decoder", "layer_ropes", "layer_windows"]
 
 #: What most configurations of transformers say where config.json does not; families differ in some.
 DEFAULTS: dict[str, Any] = {
@@ -78,8 +78,7 @@ def hugging_face_decoder(
     if "activation" not in given:
         settings.require("hidden_act", "silu")
     heads, hidden = settings.size("num_attention_heads"), settings.size("hidden_size")
-    head_size = settings.size("head_dim", hidden // heads)
-    layers = settings.size("num_hidden_layers")
+    head_size, layers = _head_size(settings), settings.size("num_hidden_layers")
     if "ropes" not in given:
         # transformers 5 keeps both settings of the rotation in one object.
         is_old = bool(settings.values.get("rope_scaling"))
@@ -117,6 +116,39 @@ def layer_windows(settings: ModelSettings, is_windowed: Callable[[int], bool]) -
     # A setting that no layer uses may be anything.
     window = settings.size_or_null("sliding_window") if any(windowed) else 0
     return tuple(window if each else 0 for each in windowed)
+
+
+def layer_ropes(settings: ModelSettings, windows: Sequence[int]) -> tuple[Rope, ...]:
+    """Return the rotation of each layer, where those with a window have one of their own.
+
+    The setting ``rope_local_base_freq`` is the base of theirs where config.json gives them none.
+    """
+    # Before version 5, transformers kept the two rotations in settings of other names.
+    ropes, old = settings.section("rope_parameters"), settings.section("rope_scaling")
+    is_new = settings.values.get("rope_parameters") is not None
+    new = ropes.section("full_attention").values if is_new else {"rope_type": "default"}
+    described = {
+        True: (ropes.section("sliding_attention").values, "rope_local_base_freq"),
+        False: ({**new, **old.values}, "rope_theta"),
+    }
+    # transformers reads it beside the objects of the two, and not in them.
+    truncate = {"truncate": ropes.values.get("truncate", True)}
+    has_window, size = tuple(map(bool, windows)), _head_size(settings)
+    # A setting that no layer uses may be anything.
+    made = {
+        kind: hugging_face_rope(
+            settings, ModelSettings(settings.where, {**rope, **truncate}), size, base=base
+        )
+        for kind, (rope, base) in described.items()
+        if kind in has_window
+    }
+    return tuple(made[kind] for kind in has_window)
+
+
+def _head_size(settings: ModelSettings) -> int:
+    return settings.size(
+        "head_dim", settings.size("hidden_size") // settings.size("num_attention_heads")
+    )
 
 
 def _windowed_layers(settings: ModelSettings, is_windowed: Callable[[int], bool]) -> list[bool]:

@@ -54,8 +54,11 @@ class Decoder:
     ----------
     names : mapping of str to str
         As `GGUF_NAMES`. What a model has beside that has a name too: ``qkv`` and ``gate_up``
-        instead of their parts, ``q_norm`` and ``k_norm`` for the norms of each head, and
-        ``attention_post_norm`` and ``mlp_post_norm`` for norms before the residual is added.
+        instead of their parts, ``q_norm`` and ``k_norm`` for norms of queries and keys, and
+        ``attention_post_norm`` and ``mlp_post_norm`` for norms before the residual is added. A
+        model may be without ``attention_norm`` and ``mlp_norm``.
+    norms_rows : bool
+        Whether the norms of queries and keys are of all heads together, and not of each.
     hidden, layers, heads, kv_heads, head_size, intermediate, vocabulary, context : int
         `context` is the longest sequence that the model was made for.
     eps : float
@@ -74,7 +77,8 @@ class Decoder:
         The matrices of a layer that have a bias.
     may_have_biases : bool
         Whether others have one too where the file has it; otherwise that is not used.
-    embedding_scale : float
+    embedding_scale, residual_scale, logit_scale : float
+        The factors of embeddings, of what a layer's parts add to the residual, and of logits.
     attention_cap, logit_cap : float
         The soft caps of scores and of logits; 0 for none.
     norm_transform : tuple of str
@@ -106,6 +110,9 @@ class Decoder:
     logit_cap: float = 0.0
     norm_transform: tuple[str, ...] = ()
     experts: Experts | None = None
+    norms_rows: bool = False
+    residual_scale: float = 1.0
+    logit_scale: float = 1.0
 
     @property
     def usual_context(self) -> int:
@@ -131,6 +138,8 @@ class Family:
         Return its `Decoder`, of the files and of what they say about it.
     may_have_experts : bool
         Whether GGUF files of its architecture may be mixtures of experts.
+    within : str
+        The object of config.json that has the settings; "" where that is the whole.
     """
 
     name: str
@@ -140,6 +149,7 @@ class Family:
     from_gguf: Callable[[Weights, ModelSettings], Decoder]
     from_hugging_face: Callable[[Weights, ModelSettings], Decoder]
     may_have_experts: bool = False
+    within: str = ""
 
 
 def program_of(
@@ -174,7 +184,7 @@ class _Assembly:
 
     def program(self) -> Program:
         decoder, builder = self.decoder, self.builder
-        further = self.name("attention_norm", decoder.layers)
+        further = self.name("o", decoder.layers)
         if further in self.known:
             raise FileFormatError(
                 f"{self.files.path}: there is a tensor {further!r}, but the model has only "
@@ -196,7 +206,11 @@ class _Assembly:
             head = self.matrix("head", decoder.vocabulary, decoder.hidden)
         x = self.normalised("norm", x, None, "norm")
         logits = "uncapped" if decoder.logit_cap else "logits"
-        builder.add("linear", {"x": x}, {"weight": head}, output=logits)
+        product = "unscaled" if decoder.logit_scale != 1 else logits
+        builder.add("linear", {"x": x}, {"weight": head}, output=product)
+        if product != logits:
+            factor = {"factor": decoder.logit_scale}
+            builder.add("scale", {"x": product}, None, factor, output=logits)
         if decoder.logit_cap:
             cap = {"cap": decoder.logit_cap}
             builder.add("soft_cap", {"x": logits}, None, cap, output="logits")
@@ -215,9 +229,18 @@ class _Assembly:
         rope = decoder.ropes[layer]
         frequencies = rope.of_length(builder.limits.max_seq_length)
         weights = builder.rotary_tables(frequencies, rope.factor) if frequencies else {}
-        for role in ("q_norm", "k_norm"):
-            if role in decoder.names:
-                weights[role] = self.norm(role, layer, size)
+        if rope.query_growth and rope.query_length < builder.limits.max_seq_length:
+            weights["query_scale"] = builder.query_scale(rope.query_growth, rope.query_length)
+        norms = {
+            role: self.norm(role, layer, parts[role[0]] if decoder.norms_rows else size)
+            for role in ("q_norm", "k_norm")
+            if role in decoder.names
+        }
+        if decoder.norms_rows:
+            eps = {"eps": decoder.eps}
+            qkv = builder.add("qk_norm", {"qkv": qkv}, norms, eps, output=f"{prefix}qk_norm")
+        else:
+            weights |= norms
         attended = builder.add(
             "attention",
             {"qkv": qkv},
@@ -305,19 +328,23 @@ class _Assembly:
         return self.builder.add(activation, {"x": x}, None, attributes, output=output)
 
     def projected(self, name: str, rows: Mapping[str, int], norm: str, x: str, layer: int) -> str:
-        """Add a norm, and a product with what it gives."""
-        x = self.normalised(norm, x, layer, f"layer.{layer}.{norm}")
+        """Add a norm, if the model has it, and a product with what it gives."""
+        if norm in self.decoder.names:
+            x = self.normalised(norm, x, layer, f"layer.{layer}.{norm}")
         product = self.linear(name, rows, layer)
         return self.builder.add("linear", {"x": x}, product, output=f"layer.{layer}.{name}")
 
     def added(
         self, x: str, weights: dict[str, list[str]], residual: str, layer: int, norm: str, name: str
     ) -> str:
-        """Add a product to the residual, after its norm if the model has one."""
+        """Add a product to the residual, after its norm and its factor if the model has them."""
         output = f"layer.{layer}.{name}"
         x = self.builder.add("linear", {"x": x}, weights, output=f"{output}.product")
         if norm in self.decoder.names:
             x = self.normalised(norm, x, layer, f"{output}.norm")
+        if self.decoder.residual_scale != 1:
+            factor = {"factor": self.decoder.residual_scale}
+            x = self.builder.add("scale", {"x": x}, None, factor, output=f"{output}.scaled")
         return self.builder.add("add", {"a": x, "b": residual}, output=output)
 
     def normalised(self, role: str, x: str, layer: int | None, output: str) -> str:

@@ -10,10 +10,11 @@ from tensor_ops_decode.models.checkpoint import (
     DEFAULTS,
     gguf_decoder,
     hugging_face_decoder,
+    layer_ropes,
     layer_windows,
 )
 from tensor_ops_decode.models.decoder import GGUF_NAMES, HUGGING_FACE_NAMES, Decoder, Family
-from tensor_ops_decode.models.rope import gguf_rope, hugging_face_rope
+from tensor_ops_decode.models.rope import gguf_rope
 from tensor_ops_decode.models.settings import ModelSettings
 from tensor_ops_decode.weights import FileFormatError, Weights
 
@@ -144,27 +145,12 @@ def _hugging_face3(files: Weights, settings: ModelSettings) -> Decoder:
     windows = layer_windows(
         settings, lambda layer: (layer + 1) % settings.size("sliding_window_pattern") != 0
     )
-    # Before version 5, transformers kept the two rotations in settings of other names.
-    ropes, old = settings.section("rope_parameters"), settings.section("rope_scaling")
-    is_new = settings.values.get("rope_parameters") is not None
-    new = ropes.section("full_attention").values if is_new else {"rope_type": "default"}
-    described = {
-        True: (ropes.section("sliding_attention"), "rope_local_base_freq"),
-        False: (ModelSettings(settings.where, {**new, **old.values}), "rope_theta"),
-    }
-    has_window, size = tuple(map(bool, windows)), settings.size("head_dim")
-    # A setting that no layer uses may be anything.
-    made = {
-        kind: hugging_face_rope(settings, rope, size, base=base)
-        for kind, (rope, base) in described.items()
-        if kind in has_window
-    }
     return _hugging_face(
         files,
         settings,
         names=_HUGGING_FACE3,
         windows=windows,
-        ropes=tuple(made[kind] for kind in has_window),
+        ropes=layer_ropes(settings, windows),
         scale=settings.number("query_pre_attn_scalar") ** -0.5,
         logit_cap=settings.number_or_null("final_logit_softcapping"),
     )

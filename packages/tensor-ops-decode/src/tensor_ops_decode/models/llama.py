@@ -1,5 +1,7 @@
 """Llama 1 to 3, SmolLM and models of the same architecture; Mistral, which has a window; Mixtral."""
 
+from typing import Any
+
 from tensor_ops_decode.models.checkpoint import (
     DEFAULTS,
     gguf_decoder,
@@ -16,7 +18,7 @@ from tensor_ops_decode.models.experts import (
 from tensor_ops_decode.models.settings import ModelSettings
 from tensor_ops_decode.weights import Weights
 
-__all__ = ["FAMILIES"]
+__all__ = ["FAMILIES", "MISTRAL", "mistral"]
 
 _LLAMA = DEFAULTS | {
     "intermediate_size": 11008,
@@ -25,14 +27,15 @@ _LLAMA = DEFAULTS | {
     "attention_bias": False,
     "mlp_bias": False,
 }
-_MISTRAL = DEFAULTS | {
+#: What a Mistral is by default.
+MISTRAL = DEFAULTS | {
     "num_key_value_heads": 8,
     "intermediate_size": 14336,
     "vocab_size": 32000,
     "max_position_embeddings": 131072,
     "sliding_window": 4096,
 }
-_MIXTRAL = _MISTRAL | {
+_MIXTRAL = MISTRAL | {
     "rms_norm_eps": 1e-5,
     "rope_theta": 1000000.0,
     "sliding_window": None,
@@ -62,10 +65,11 @@ def _llama(files: Weights, settings: ModelSettings) -> Decoder:
     return hugging_face_decoder(files, settings, bias_flags=("attention_bias", "mlp_bias"))
 
 
-def _mistral(files: Weights, settings: ModelSettings) -> Decoder:
+def mistral(files: Weights, settings: ModelSettings, **given: Any) -> Decoder:
+    """Return what config.json says of a Mistral; the fields of `Decoder` are as of a family."""
     # For a file that lists the types of its layers, transformers takes the class of Ministral.
     windows = layer_windows(settings, lambda layer: True)
-    return hugging_face_decoder(files, settings, windows=windows)
+    return hugging_face_decoder(files, settings, windows=windows, **given)
 
 
 def _mixtral(files: Weights, settings: ModelSettings) -> Decoder:
@@ -81,6 +85,6 @@ def _mixtral(files: Weights, settings: ModelSettings) -> Decoder:
 
 FAMILIES = (
     Family("Llama 1 to 3, SmolLM", "llama", "LlamaForCausalLM", _LLAMA, _gguf, _llama),
-    Family("Mistral", "llama", "MistralForCausalLM", _MISTRAL, _gguf, _mistral),
+    Family("Mistral", "llama", "MistralForCausalLM", MISTRAL, _gguf, mistral),
     Family("Mixtral", "llama", "MixtralForCausalLM", _MIXTRAL, _gguf, _mixtral, True),
 )

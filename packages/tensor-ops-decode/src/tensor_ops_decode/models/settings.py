@@ -11,7 +11,7 @@ __all__ = ["ModelSettings"]
 
 # More than any model has, and few enough that products of two fit in 64 bits.
 _MOST = 2**31 - 1
-_LARGEST = 1e300
+_LARGEST, _SMALLEST = 1e300, 1e-300
 
 
 class ModelSettings:
@@ -92,7 +92,7 @@ class ModelSettings:
 
     def _positive(self, name: str, value: Any) -> float:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not is_number or not 0 < value <= _LARGEST:
+        if not is_number or not _SMALLEST <= value <= _LARGEST:
             raise FileFormatError(
                 f"{self.where}: {name} must be a positive number, got {value!r:.80}"
             )

@@ -41,7 +41,7 @@ def bound(call: Call, output: Array, activations: str) -> Array:
     to_cache = 0.0 if call.cache_dtype == "float32" else 2.0**-10
     magnitude = np.einsum("hd,nhd->hn", np.abs(query), np.abs(_per_query_head(call, keys)))
     scores = np.abs(call.attributes["scale"]) * magnitude
-    score_error = scores * ((4 * size**0.5 + 24) * UNIT + to_cache)
+    score_error = scores * ((4 * size**0.5 + 26) * UNIT + to_cache)
     p = _probabilities(call, query, keys)
     step = np.zeros((heads, size))
     if call.cache_dtype == "int8":
@@ -68,13 +68,18 @@ def _sizes(attributes) -> tuple[int, int, int]:  # type: ignore[no-untyped-def]
 
 
 def _heads(call: Call) -> tuple[Array, Array, Array]:
-    """Return query, key and value of this token, normalised and rotated: rows are heads."""
+    """Return query, key and value of this token: rows are heads.
+
+    Query and key are normalised and rotated, and the query is scaled.
+    """
     heads, kv_heads, size = _sizes(call.attributes)
     parts = np.split(call.inputs["qkv"].reshape(-1, size), (heads, heads + kv_heads))
     query, key = (
         _rotated(call, _normalised(call, part, name))
         for part, name in zip(parts, ("q_norm", "k_norm"), strict=False)
     )
+    if "query_scale" in call.weights:
+        query = query * call.weights["query_scale"][call.position]
     return query, key, parts[2]
 
 
@@ -135,6 +140,8 @@ def _sample(name: str, heads: int, kv_heads: int, size: int, **given: object) ->
         weights = {"cos": [(64, rotated // 2)], "sin": [(64, rotated // 2)]}
     if given.pop("norms", False):
         weights |= {"q_norm": [(size,)], "k_norm": [(size,)]}
+    if given.pop("scales", False):
+        weights["query_scale"] = [(64, 1)]
     attributes = {
         "num_heads": heads,
         "num_kv_heads": kv_heads,
@@ -161,6 +168,7 @@ KIND = Kind(
         Weight("sin", "table", "L", "A", optional=True),
         Weight("q_norm", "vector", "D", optional=True),
         Weight("k_norm", "vector", "D", optional=True),
+        Weight("query_scale", "table", "L", "1", optional=True),
     ),
     attributes=(
         Attribute("num_heads", int, least=1, letter="H"),
@@ -186,6 +194,8 @@ KIND = Kind(
         _sample("part of a head rotated", 4, 2, 80, rotated=32),
         _sample("not rotated", 2, 2, 16, rotated=0, scale=0.3),
         _sample("norms of queries and keys", 4, 2, 128, norms=True),
+        _sample("queries scaled by position", 6, 2, 32, scales=True),
+        _sample("scaled and not rotated", 2, 1, 16, rotated=0, scales=True),
         _sample("window", 4, 2, 32, window=5),
         _sample("soft cap", 4, 4, 32, soft_cap=2.0, scale=1.0),
         _sample("odd head size", 3, 1, 6),

@@ -69,6 +69,15 @@ class Builder:
             tables[slot] = self.tensor(name, Tensor("f32", shape, source))
         return tables
 
+    def query_scale(self, growth: float, length: int) -> str:
+        """Declare the table for the slot ``query_scale`` of attention, and return its name.
+
+        Row p is ``1 + growth * ln(1 + floor(p / length))``.
+        """
+        source = {"rotary": "query_scale", "growth": float(growth), "length": length}
+        name = f"rotary.query_scale.{growth:g}.{length}"
+        return self.tensor(name, Tensor("f32", (self.limits.max_seq_length, 1), source))
+
     def cache(self, name: str, cache: Cache | State) -> str:
         """Declare a cache, which one node uses, and return its name.
 

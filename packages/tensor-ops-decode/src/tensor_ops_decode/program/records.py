@@ -91,9 +91,10 @@ class Tensor:
     source : mapping
         ``{"file": ..., "tensor": ..., "transform": [...]}``, ``{"attached": True}`` of an array
         that the caller gives, or ``{"rotary": "cos" or "sin", "frequencies": [...], "factor": f}``
-        of a table that is computed: row p is ``factor * cos(p * frequencies)``. Of some rows or
-        columns of an array that the caller gives, it is ``{"attached": True, "tensor": ...,
-        "shape": [...], "transform": [...]}``, with the array's name and shape.
+        of a table that is computed: row p is ``factor * cos(p * frequencies)``. Another one is
+        ``{"rotary": "query_scale", "growth": g, "length": n}``, with ``1 + g * ln(1 + p // n)``. Of
+        some rows or columns of an array that the caller gives, it is ``{"attached": True,
+        "tensor": ..., "shape": [...], "transform": [...]}``, with the array's name and shape.
     """
 
     type: str

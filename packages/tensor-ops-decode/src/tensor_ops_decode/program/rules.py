@@ -196,10 +196,18 @@ def _check_tensor(where: str, tensor: Tensor) -> None:
             raise ProgramError(f"{where}: frequencies and factor must be finite numbers")
         if tensor.type != "f32" or tensor.shape[1:] != (len(frequencies),):
             raise ProgramError(f"{where}: must be f32 with a column for each frequency")
+    elif keys == {"rotary", "growth", "length"}:
+        _check_choice(f"{where}: rotary", source["rotary"], ("query_scale",))
+        _check_size(f"{where}: length", source["length"])
+        if not is_number(source["growth"]):
+            raise ProgramError(f"{where}: growth must be a finite number")
+        if tensor.type != "f32" or tensor.shape[1:] != (1,):
+            raise ProgramError(f"{where}: must be f32 with one column")
     else:
         raise ProgramError(
             f"{where}: source must have the keys file, tensor and transform; rotary, frequencies "
-            f"and factor; or attached, alone or with tensor, shape and transform; got {source!r}"
+            "and factor; rotary, growth and length; or attached, alone or with tensor, shape and "
+            f"transform; got {source!r}"
         )
 
 

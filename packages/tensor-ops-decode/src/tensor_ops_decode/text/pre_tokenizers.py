@@ -34,6 +34,7 @@ class PreTokenizer:
 
 
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_SMOLLM = PreTokenizer((r"\p{N}", _GPT2))
 _ENDINGS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 # The expressions of OpenAI's cl100k and o200k, each with the length of a number.
 _CL100K = (
@@ -54,7 +55,9 @@ PRE_TOKENIZERS = {
     # llama.cpp does this where a file does not know better.
     "default": PreTokenizer((r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", r"[0-9][0-9][0-9]")),
     "gpt-2": PreTokenizer((_GPT2,)),
-    "smollm": PreTokenizer((r"\p{N}", _GPT2)),
+    "olmo": PreTokenizer((_GPT2,)),
+    "smollm": _SMOLLM,
+    "refact": _SMOLLM,  # Granite
     "llama-bpe": _LLAMA3,
     "llama3": _LLAMA3,
     "llama-v3": _LLAMA3,
@@ -66,7 +69,7 @@ PRE_TOKENIZERS = {
     "qwen2": _QWEN2,
     "deepseek-r1-qwen": _QWEN2,
     "megrez": PreTokenizer((_CL100K % "",)),
-    "dbrx": _PHI4,  # Phi 4, which has the expression of DBRX
+    "dbrx": _PHI4,  # OLMo 2, and Phi 4, which has the expression of DBRX
     "gpt-4o": PreTokenizer(
         (_O200K % {"endings": _ENDINGS + "?", "digits": "{1,3}"},)
     ),  # Phi 4 mini

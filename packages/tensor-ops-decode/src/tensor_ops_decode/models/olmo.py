@@ -1,0 +1,94 @@
+"""OLMo 2 and 3, whose norms are behind attention and MLP, and of whole rows of queries and keys.
+
+OLMo 3 has windows in three layers of four. The scaling of its rotation is for the others alone.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from tensor_ops_decode.models.checkpoint import (
+    DEFAULTS,
+    gguf_decoder,
+    hugging_face_decoder,
+    layer_ropes,
+    layer_windows,
+)
+from tensor_ops_decode.models.decoder import GGUF_NAMES, HUGGING_FACE_NAMES, Decoder, Family
+from tensor_ops_decode.models.rope import gguf_rope
+from tensor_ops_decode.models.settings import ModelSettings
+from tensor_ops_decode.weights import FileFormatError, Weights
+
+__all__ = ["FAMILIES"]
+
+_PERIOD = 4
+_OLMO2 = DEFAULTS | {
+    "intermediate_size": 11008,
+    "vocab_size": 50304,
+    "max_position_embeddings": 2048,
+    "rms_norm_eps": 1e-5,
+    "attention_bias": False,
+}
+_OLMO3 = _OLMO2 | {"rope_theta": 5e5, "sliding_window": 4096}
+_FIRST_NORMS = ("attention_norm", "mlp_norm")
+_GGUF = {role: name for role, name in GGUF_NAMES.items() if role not in _FIRST_NORMS} | {
+    "q_norm": "attn_q_norm",
+    "k_norm": "attn_k_norm",
+    "attention_post_norm": "post_attention_norm",
+    "mlp_post_norm": "post_ffw_norm",
+}
+_HUGGING_FACE = {
+    role: name for role, name in HUGGING_FACE_NAMES.items() if role not in _FIRST_NORMS
+} | {
+    "q_norm": "self_attn.q_norm",
+    "k_norm": "self_attn.k_norm",
+    "attention_post_norm": "post_attention_layernorm",
+    "mlp_post_norm": "post_feedforward_layernorm",
+}
+
+
+def _gguf(files: Weights, settings: ModelSettings) -> Decoder:
+    windows = _gguf_windows(settings)
+    decoder = gguf_decoder(files, settings, names=_GGUF, norms_rows=True, windows=windows)
+    if not any(windows):
+        return decoder
+    base = settings.number("rope.freq_base_swa", settings.number("rope.freq_base", 10000.0))
+    plain = ModelSettings(settings.where, {"rope.freq_base": base})
+    within = gguf_rope(files, plain, decoder.head_size)
+    ropes = zip(windows, decoder.ropes, strict=True)
+    return replace(decoder, ropes=tuple(within if window else rope for window, rope in ropes))
+
+
+def _gguf_windows(settings: ModelSettings) -> tuple[int, ...]:
+    layers, window = settings.size("block_count"), settings.size_or_none("attention.sliding_window")
+    name = "attention.sliding_window_pattern"
+    pattern = settings.values.get(name)
+    if not isinstance(pattern, list):
+        period = settings.size(name, _PERIOD)
+        pattern = [(layer + 1) % period != 0 for layer in range(layers)]
+    if len(pattern) != layers or not all(isinstance(each, bool) for each in pattern):
+        raise FileFormatError(
+            f"{settings.where}: {name} must be true or false for each of {layers} layers, got "
+            f"{pattern!r:.80}"
+        )
+    return tuple(window if each else 0 for each in pattern)
+
+
+def _olmo2(files: Weights, settings: ModelSettings, **given: Any) -> Decoder:
+    flags = ("attention_bias",)
+    return hugging_face_decoder(
+        files, settings, names=_HUGGING_FACE, norms_rows=True, bias_flags=flags, **given
+    )
+
+
+def _olmo3(files: Weights, settings: ModelSettings) -> Decoder:
+    windows = layer_windows(settings, lambda layer: (layer + 1) % _PERIOD != 0)
+    # transformers gives the base of the model to layers without a window alone.
+    bases = {**settings.values, "rope_local_base_freq": _OLMO3["rope_theta"]}
+    ropes = layer_ropes(ModelSettings(settings.where, bases), windows)
+    return _olmo2(files, settings, windows=windows, ropes=ropes)
+
+
+FAMILIES = (
+    Family("OLMo 2", "olmo2", "Olmo2ForCausalLM", _OLMO2, _gguf, _olmo2),
+    Family("OLMo 3", "olmo2", "Olmo3ForCausalLM", _OLMO3, _gguf, _olmo3),
+)
