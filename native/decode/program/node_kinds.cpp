@@ -17,6 +17,7 @@ static_assert(sizeof(RmsNormNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(RouteNode::Attributes) == 7 * sizeof(std::int64_t));
 static_assert(sizeof(ScaleNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(SoftCapNode::Attributes) == 1 * sizeof(std::int64_t));
+static_assert(sizeof(SwigluClampedNode::Attributes) == 2 * sizeof(std::int64_t));
 
 const std::vector<NodeKind>& node_kinds() {
   static const std::vector<NodeKind> kinds{
@@ -44,7 +45,8 @@ const std::vector<NodeKind>& node_kinds() {
       {"sin", WeightForm::kTable, Need::kOptional, "", "L", "A"},
       {"q_norm", WeightForm::kVector, Need::kOptional, "", "D"},
       {"k_norm", WeightForm::kVector, Need::kOptional, "", "D"},
-      {"query_scale", WeightForm::kTable, Need::kOptional, "", "L", "1"}},
+      {"query_scale", WeightForm::kTable, Need::kOptional, "", "L", "1"},
+      {"sinks", WeightForm::kVector, Need::kOptional, "", "H"}},
      {{"num_heads", AttributeType::kInteger, "H", 1.0},
       {"num_kv_heads", AttributeType::kInteger, "G", 1.0},
       {"head_size", AttributeType::kInteger, "D", 2.0},
@@ -142,6 +144,12 @@ const std::vector<NodeKind>& node_kinds() {
      {{"output", "H"}},
      {},
      {{"cap", AttributeType::kNumber, "", 9.5367431640625e-07}}},
+    {"swiglu_clamped", kGate,
+     {{"x", "2F"}},
+     {{"output", "F"}},
+     {},
+     {{"limit", AttributeType::kNumber, "", 0.0},
+      {"alpha", AttributeType::kNumber, "", 9.5367431640625e-07}}},
   };
   return kinds;
 }

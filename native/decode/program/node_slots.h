@@ -34,7 +34,7 @@ struct ArgmaxNode {
 struct AttentionNode {
   enum Input : std::size_t { kQkv };
   enum Output : std::size_t { kOutput };
-  enum Weight : std::size_t { kCos, kSin, kQNorm, kKNorm, kQueryScale };
+  enum Weight : std::size_t { kCos, kSin, kQNorm, kKNorm, kQueryScale, kSinks };
   enum class Rotation : std::int64_t { kHalves, kInterleaved };
   struct Attributes {
     std::int64_t num_heads;
@@ -157,6 +157,15 @@ struct SoftCapNode {
   enum Output : std::size_t { kOutput };
   struct Attributes {
     double cap;
+  };
+};
+
+struct SwigluClampedNode {
+  enum Input : std::size_t { kX };
+  enum Output : std::size_t { kOutput };
+  struct Attributes {
+    double limit;
+    double alpha;
   };
 };
 

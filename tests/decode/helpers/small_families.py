@@ -142,6 +142,50 @@ MODELS |= {
         },
     ),
 }
+MODELS |= {
+    "OLMoE": (
+        "Olmoe",
+        0,
+        {**PAD, "intermediate_size": 28, "num_experts": 6, "num_experts_per_tok": 3},
+    ),
+    "GLM 4 MoE": (
+        "Glm4Moe",
+        0,
+        {
+            **EXPERTS,
+            "n_routed_experts": 8,
+            "n_group": 4,
+            "topk_group": 2,
+            "n_shared_experts": 2,
+            "routed_scaling_factor": 1.5,
+            "num_hidden_layers": 3,
+            "head_dim": 20,
+            "attention_bias": True,
+            "use_qk_norm": True,
+        },
+    ),
+    "gpt-oss": (
+        "GptOss",
+        1,
+        {
+            "num_hidden_layers": 3,
+            "intermediate_size": 28,
+            "num_local_experts": 6,
+            "num_experts_per_tok": 3,
+            "head_dim": 20,
+            "sliding_window": 9,
+            "rope_parameters": {
+                "rope_type": "yarn",
+                "rope_theta": 150000.0,
+                "factor": 4.0,
+                "beta_fast": 8.0,
+                "beta_slow": 1.0,
+                "truncate": False,
+                "original_max_position_embeddings": 32,
+            },
+        },
+    ),
+}
 # Their GGUF files do not have the window, or cannot say which layers have experts.
 ONLY_SAFETENSORS = (
     "Mistral",
@@ -167,8 +211,11 @@ def small_model(name, **changed):
     model_class = getattr(transformers, f"{family.removesuffix('Text')}ForCausalLM")
     model = model_class._from_config(config, attn_implementation="eager").eval()
     for key, parameter in model.named_parameters():
-        if key.endswith(("norm.weight", "bias")):  # which begin as all ones or zeros
+        if key.endswith(("norm.weight", "bias", "sinks")):  # which begin as all ones or zeros
             parameter.data.add_(torch.randn_like(parameter), alpha=0.2)
+    for key, buffer in model.named_buffers():
+        if key.endswith("bias"):
+            buffer.add_(torch.randn_like(buffer), alpha=0.2)
     return model
 
 

@@ -31,12 +31,18 @@ def quantized(model, kind):
     """Store the matrices of a model in a format, which changes them; return their bytes."""
     found = {}
     for name, parameter in model.named_parameters():
+        matrix = parameter.detach()
+        is_transposed = model.config.model_type == "gpt_oss" and matrix.ndim == 3
+        if is_transposed:
+            matrix = matrix.swapaxes(1, 2).contiguous()
         # No file has a quantized router, whose choices would be others.
-        if parameter.ndim > 1 and holds(kind, parameter.shape[-1]) and ".gate." not in name:
-            data = stored(parameter.detach().numpy(), kind)
-            rows = data.view(np.uint8).reshape(*parameter.shape[:-1], -1)
-            values = FORMATS[kind].dequantize(rows, parameter.shape[-1])
-            parameter.data = torch.from_numpy(values)
+        is_router = ".gate." in name or ".router." in name or name.endswith("bias")
+        if matrix.ndim > 1 and holds(kind, matrix.shape[-1]) and not is_router:
+            data = stored(matrix.numpy(), kind)
+            rows = data.view(np.uint8).reshape(*matrix.shape[:-1], -1)
+            values = FORMATS[kind].dequantize(rows, matrix.shape[-1])
+            values = torch.from_numpy(values)
+            parameter.data = values.swapaxes(1, 2) if is_transposed else values
             found[name] = data
     return found
 

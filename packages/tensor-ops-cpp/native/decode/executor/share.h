@@ -126,7 +126,7 @@ struct PreparedKind {
   std::size_t offset;
 };
 
-constexpr std::size_t kMostInputs = 2, kMostWeights = 5;
+constexpr std::size_t kMostInputs = 2, kMostWeights = 6;
 
 struct Share;
 // Writes one row of what a node gives.

@@ -7,7 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from tensor_ops_decode.models import gemma, granite, llama, mistral3, olmo, phi3, qwen, smollm3
+from tensor_ops_decode.models import (
+    gemma,
+    glm,
+    gpt_oss,
+    granite,
+    llama,
+    mistral3,
+    olmo,
+    phi3,
+    qwen,
+    smollm3,
+)
 from tensor_ops_decode.models.decoder import Decoder
 from tensor_ops_decode.models.settings import ModelSettings
 from tensor_ops_decode.weights import FileFormatError, Weights
@@ -23,6 +34,8 @@ FAMILIES = (
     *gemma.FAMILIES,
     *granite.FAMILIES,
     *olmo.FAMILIES,
+    *glm.FAMILIES,
+    *gpt_oss.FAMILIES,
 )
 
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "expert_count")

@@ -1,4 +1,4 @@
-"""Llama 1 to 3, SmolLM and models of the same architecture; Mistral, which has a window; Mixtral."""
+"""Llama 1 to 3, SmolLM and the like; Mistral, which has a window; Mixtral, which has experts."""
 
 from typing import Any
 

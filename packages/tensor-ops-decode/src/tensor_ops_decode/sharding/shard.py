@@ -164,6 +164,15 @@ class _Assembly:
                 for slot in KINDS[node.kind].weights
                 if slot.name in node.weights
             }
+        if isinstance(division, Heads) and node.kind == "attention":
+            heads = [division.heads(*self.place)]
+            return {
+                slot.name: self.tensors.rows(slot, [node.weights[slot.name]], heads)
+                if slot.rows == "H"  # a number for each head
+                else self.tensors.whole(node.weights[slot.name])
+                for slot in KINDS["attention"].weights
+                if slot.name in node.weights
+            }
         if node is not part.last_product or isinstance(division, Logits):
             return self.whole_weights(node)
         columns, weights = division.columns(*self.place), {}
