@@ -10,7 +10,7 @@ from tensor_ops_decode.models.decoder import GGUF_NAMES, HUGGING_FACE_NAMES, Dec
 from tensor_ops_decode.models.experts import GGUF_EXPERTS, gguf_experts, hugging_face_experts
 from tensor_ops_decode.models.rope import gguf_rope
 from tensor_ops_decode.models.settings import ModelSettings
-from tensor_ops_decode.weights import FileFormatError, Weights
+from tensor_ops_decode.weights import FORMATS, Weights
 
 __all__ = ["FAMILIES"]
 
@@ -97,10 +97,8 @@ def _hugging_face(files: Weights, settings: ModelSettings) -> Decoder:
     counts = ("num_local_experts", "num_experts")
     experts = hugging_face_experts(settings, *counts, intermediate=inner, **_SCORING)
     biases = ("q", "k", "v", "o") if settings.flag("attention_bias") else ()
-    first = "model.layers.0.mlp.experts.down_proj"
-    if first not in files.names:
-        raise FileFormatError(f"{files.path}: tensor {first!r} is missing")
-    is_float = files.header(first).type in ("f32", "f16", "bf16")
+    stored = "model.layers.0.mlp.experts.down_proj"
+    is_float = stored not in files.names or FORMATS[files.header(stored).type].is_float
     return hugging_face_decoder(
         files,
         settings,
