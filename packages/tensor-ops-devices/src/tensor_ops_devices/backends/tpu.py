@@ -146,10 +146,10 @@ class TPUBackend(Backend):
         settings = self._settings
         wanted = {}
         if settings.enable_xla_cache:
-            import platformdirs
-
-            own = Path(platformdirs.user_cache_dir("tensor-ops", appauthor=False), "xla")
-            wanted[_DISK_CACHE] = ("enable_xla_cache", os.environ.get(_DISK_CACHE) or str(own))
+            # As tensor_ops names its folders on Linux, the only system that has torch_xla.
+            folder = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+            own = os.path.join(folder, "tensor-ops", "xla")
+            wanted[_DISK_CACHE] = ("enable_xla_cache", os.environ.get(_DISK_CACHE) or own)
         if settings.cache_max_size is not None:
             wanted[_CACHE_SIZE] = ("cache_max_size", str(settings.cache_max_size))
         for variable, (name, value) in wanted.items():
