@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from tensor_ops_torch.decoding.errors import UnsupportedModelError
-from tensor_ops_torch.pytorch import torch
 
 __all__ = ["NamedModule", "Weight", "named_modules_of", "stored_buffers", "weights_of"]
 

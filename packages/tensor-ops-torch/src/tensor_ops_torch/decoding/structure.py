@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from tensor_ops_torch.decoding.errors import UnsupportedModelError
 from tensor_ops_torch.decoding.named_modules import NamedModule, stored_buffers
 from tensor_ops_torch.modules.classes import base_of, has_other_forward
-from tensor_ops_torch.pytorch import torch
 
 __all__ = [
     "ExpectedModule",
