@@ -17,6 +17,7 @@ from environments import (
     CPP,
     CUDA,
     DECODE,
+    DEVICES,
     OPENCL,
     PACKAGES,
     PARALLEL,
@@ -108,7 +109,16 @@ def tests(session: nox.Session) -> None:
     install_group(session, "test", "peers", "decode", "jax", "mpich")
     install_model(session)
     install_language_model(session)
-    elsewhere = (CONFORMANCE, "tests/ci", "tests/wheels", OPENCL, CUDA, TORCH, *OF_DECODING)
+    elsewhere = (
+        CONFORMANCE,
+        "tests/ci",
+        "tests/wheels",
+        OPENCL,
+        CUDA,
+        TORCH,
+        DEVICES,
+        *OF_DECODING,
+    )
     everything = ["tests", "packages", *(f"--ignore={folder}" for folder in elsewhere)]
     session.run("pytest", *BY_FILE, *(session.posargs or everything))
 
@@ -199,7 +209,7 @@ def torch(session: nox.Session) -> None:
         session.run("pytest", "-q", "--pages=torch", *session.posargs)
         return
     fuzzed = "tests/fuzz/test_found.py::test_any[swapped_modules]"
-    session.run("pytest", *PARALLEL, "--pages=torch", BLOCKS, TORCH, fuzzed)
+    session.run("pytest", *PARALLEL, "--pages=torch", BLOCKS, TORCH, DEVICES, fuzzed)
     only = ["--backend=torch", "--require-backend=torch"]
     session.run("pytest", *PARALLEL, CONFORMANCE, *only, NO_LEVELS)
     run_at_once(session, "pytest", "-q", *SAMPLE_OF_PROCESSORS, envs=lesser_processors(session))
@@ -211,9 +221,8 @@ def torch(session: nox.Session) -> None:
 @nox.session
 def xla(session: nox.Session) -> None:
     """Run what is for TPUs on XLA's device for CPUs; its PyTorch brings gigabytes of CUDA."""
-    session.install("./packages/tensor-ops", f"./{CPP}")
-    session.install(f"./{TORCH}", *requirements("xla"))
-    session.run("pytest", "-q", f"{TORCH}/tests/backends/test_xla.py", *session.posargs)
+    session.install(f"./{CORE}", f"./{DEVICES}", *requirements("xla"))
+    session.run("pytest", "-q", f"{DEVICES}/tests/backends/test_xla.py", *session.posargs)
 
 
 @nox.session
@@ -245,7 +254,7 @@ def nightly(session: nox.Session) -> None:
     of_torch = [f"{TORCH}/tests/{name}" for name in ("modules/test_bits.py", "decoding")]
     session.run("pytest", *PARALLEL, *of_torch, "--nightly")
     for processor in lesser_processors(session):
-        session.run("pytest", *PARALLEL, TORCH, env=processor)
+        session.run("pytest", *PARALLEL, TORCH, DEVICES, env=processor)
     properties = f"{CONFORMANCE}/test_properties.py"
     session.run("pytest", *PARALLEL, properties, "--hypothesis-profile=nightly", *session.posargs)
     gpus = {"CUDA_WHEEL_ARCHITECTURES": "75-real,90-real,120-real,120-virtual"}

@@ -34,8 +34,6 @@ LIGER = (
     "The kernels of Liger are Triton's, of which no release compiles for CPUs: they are not here."
 )
 
-Sides = dict[str, Callable[[], float]]
-
 
 def main() -> None:
     parser = command.parser(__doc__)

@@ -24,6 +24,7 @@ __all__ = [
     "CPP",
     "CUDA",
     "DECODE",
+    "DEVICES",
     "EMULATED",
     "OPENCL",
     "PACKAGES",
@@ -62,6 +63,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = sorted(f"packages/{path.parent.name}" for path in ROOT.glob("packages/*/pyproject.toml"))
 CPP, CUDA = "packages/tensor-ops-cpp", "packages/tensor-ops-cuda"
 OPENCL, TORCH = "packages/tensor-ops-opencl", "packages/tensor-ops-torch"
+DEVICES = "packages/tensor-ops-devices"
 CORE, DECODE = "packages/tensor-ops", "packages/tensor-ops-decode"
 
 # Without the plugin whose fixture only benchmarks use, since it takes time in each test, of which
@@ -147,7 +149,7 @@ def install_packages(session: nox.Session, levels: str = "runnable") -> None:
     """Install the packages of this checkout as a user would, built in isolation.
 
     All but the CUDA backend, which takes a compiler that few machines have, and minutes; and what
-    needs PyTorch.
+    requires PyTorch.
     """
     pure = (f"./{package}" for package in PACKAGES if package not in (CPP, CUDA, TORCH))
     session.install(*pure, cpp_wheel(session, levels))
@@ -328,7 +330,7 @@ def install_vllm(session: nox.Session) -> None:
     left_out = Path(session.create_tmp(), "left_out.txt").resolve()
     names = ("torchaudio", "torchcodec", "torchvision")
     left_out.write_text("".join(f"{name}; python_version < '3'\n" for name in names))
-    packages = (f"./{CORE}", f"./{TORCH}", cpp_wheel(session))
+    packages = (f"./{CORE}", f"./{DEVICES}", f"./{TORCH}", cpp_wheel(session))
     session.install(*packages, *requirements("test", "vllm"), env={"UV_OVERRIDE": str(left_out)})
 
 

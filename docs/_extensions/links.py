@@ -25,6 +25,7 @@ SITE_PAGES = {
     "packages/tensor-ops-opencl/README.md": "site/package_opencl.md",
     "packages/tensor-ops-cuda/README.md": "site/package_cuda.md",
     "packages/tensor-ops-torch/README.md": "site/package_torch.md",
+    "packages/tensor-ops-devices/README.md": "site/package_devices.md",
     "ARCHITECTURE.md": "site/architecture.md",
     "CONTRIBUTING.md": "site/contributing.md",
     "CONTRIBUTING.md#add-an-op": "site/add_an_op.md",

@@ -10,10 +10,10 @@
 
 # Packages that provide a backend of which nothing can be compiled here.
 set(backend_answer_OPENCL "tensor-ops-opencl, which is Python alone: pip install ./packages/tensor-ops-opencl")
-set(backend_answer_TORCH "tensor-ops-torch, which is Python alone: pip install ./packages/tensor-ops-torch")
-set(backend_answer_MPS "PyTorch, through tensor-ops-torch: pip install ./packages/tensor-ops-torch")
-set(backend_answer_NKI "PyTorch, through tensor-ops-torch: pip install ./packages/tensor-ops-torch")
-set(backend_answer_TPU "PyTorch/XLA, through tensor-ops-torch: pip install ./packages/tensor-ops-torch")
+set(backend_answer_TORCH "tensor-ops-torch, which is Python alone: pip install ./packages/tensor-ops-devices ./packages/tensor-ops-torch")
+set(backend_answer_MPS "PyTorch, through tensor-ops-torch: pip install ./packages/tensor-ops-devices ./packages/tensor-ops-torch")
+set(backend_answer_NKI "PyTorch, through tensor-ops-torch: pip install ./packages/tensor-ops-devices ./packages/tensor-ops-torch")
+set(backend_answer_TPU "PyTorch/XLA, through tensor-ops-torch: pip install ./packages/tensor-ops-devices ./packages/tensor-ops-torch")
 set(backend_answer_ROCM "OpenCL, through tensor-ops-opencl: pip install ./packages/tensor-ops-opencl")
 set(backend_answer_TRITON "the cuda backend, which serves NVIDIA GPUs: pip install ./packages/tensor-ops-cuda")
 set(backend_answer_CUDNN "the cuda backend, which serves NVIDIA GPUs: pip install ./packages/tensor-ops-cuda")

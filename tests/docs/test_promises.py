@@ -57,7 +57,7 @@ BACKENDS = {
 }
 PYTORCH_DEVICES = {
     1: (
-        "from tensor_ops_torch import (\n    BackendError,\n    configure_torch_backend,\n",
+        "from tensor_ops_devices import (\n    BackendError,\n    configure_torch_backend,\n",
         'backend = "auto"\ntry:\n    device = resolve_torch_device(backend)\n',
         'except BackendError as exc:\n    raise SystemExit(f"Invalid backend: {exc}") from exc\n',
         "configure_torch_backend(backend, device, verbose=True)\n",

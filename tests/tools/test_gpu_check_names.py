@@ -8,12 +8,11 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parents[2]
-TESTS = ROOT / "packages/tensor-ops-torch/tests"
 FILES = [
     *(ROOT / "tools/gpu_checks").glob("*.py"),
     *(ROOT / "benchmarks/gpu").glob("*.py"),
-    TESTS / "operators/test_cuda_tensors.py",
-    TESTS / "backends/test_on_gpu.py",
+    ROOT / "packages/tensor-ops-torch/tests/operators/test_cuda_tensors.py",
+    ROOT / "packages/tensor-ops-devices/tests/backends/test_on_gpu.py",
 ]
 
 

@@ -28,6 +28,12 @@ with tensor_ops.PersistentKernel() as kernel:
     kernel.compile()
     print(kernel.backend, len(kernel()))
 """
+WITHOUT_PYTORCH = """
+import tensor_ops_devices
+
+(provider,) = tensor_ops_devices.resolve_ort_providers("auto", ["CPUExecutionProvider"])
+print(provider, tensor_ops_devices.KernelPyTorchConfig().hardware.tpu.version)
+"""
 IN_PYTORCH = """
 import sys
 import torch
@@ -142,6 +148,12 @@ def test_without_a_backend_numpy_runs(this_interpreter, dist):
     fresh = this_interpreter.environment("plain")
     fresh.install("tensor-ops", folders=[dist, this_interpreter.wheelhouse])
     assert fresh.python("-c", FIRST_STEPS).strip() == "python"
+
+
+def test_devices_and_settings_need_no_pytorch(this_interpreter, dist):
+    fresh = this_interpreter.environment("devices")
+    fresh.install("tensor-ops[devices]", folders=[dist, this_interpreter.wheelhouse])
+    assert fresh.python("-c", WITHOUT_PYTORCH).split() == ["CPUExecutionProvider", "auto"]
 
 
 def test_the_integration_in_pytorch(this_interpreter, dist):

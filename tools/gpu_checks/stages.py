@@ -199,11 +199,10 @@ def pytorch(place: Workplace) -> dict[str, Any]:
         raise SkippedError("emulated: PyTorch has no tensors there")
     if importlib.util.find_spec("torch") is None:
         raise SkippedError("torch is not installed")
-    install(place, "tensor-ops-torch")
-    tests = "packages/tensor-ops-torch/tests"
-    found = _pytest(
-        place, f"{tests}/operators/test_cuda_tensors.py", f"{tests}/backends/test_on_gpu.py"
-    )
+    for package in ("tensor-ops-devices", "tensor-ops-torch"):
+        install(place, package)
+    tests = ("torch/tests/operators/test_cuda_tensors.py", "devices/tests/backends/test_on_gpu.py")
+    found = _pytest(place, *(f"packages/tensor-ops-{each}" for each in tests))
     if not found.get("passed"):
         raise SkippedError("torch sees no CUDA device")
     return found

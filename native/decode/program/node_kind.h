@@ -33,14 +33,18 @@ enum class WeightForm {
   kLookup,    // a matrix in the caller's memory, whose rows an input chooses
   kMatrices,  // one or more, one below the other, packed for products
   kBiases,    // one vector for each matrix of a slot, kept as one float32 vector
-  kStack,     // matrices of one size for products, which an input chooses from
+  kStack,     // matrices of one size, packed for products, which an input chooses from; one or more
+              // stacks, one below the other
+  kStackBiases,  // a matrix for each stack of a slot, with a row for each of its matrices, as
+                 // float32
 };
 
 struct WeightSlot {
   const char* name;
   WeightForm form;
   Need need;
-  // Another slot, or "": of biases their matrices, of a lookup or stack the input that chooses.
+  // Another slot, or "": of biases their matrices or stacks, of a lookup or stack the input that
+  // chooses.
   const char* linked;
   const char* rows;  // of a vector: its length
   const char* columns = "";

@@ -9,12 +9,15 @@ namespace tensor_ops::decode {
 
 static_assert(sizeof(AllgatherNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(AttentionNode::Attributes) == 8 * sizeof(std::int64_t));
+static_assert(sizeof(ExpertLinearNode::Attributes) == 3 * sizeof(std::int64_t));
 static_assert(sizeof(GeluMulNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(LayerNormNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(QkNormNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(RmsNormNode::Attributes) == 1 * sizeof(std::int64_t));
+static_assert(sizeof(RouteNode::Attributes) == 7 * sizeof(std::int64_t));
 static_assert(sizeof(ScaleNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(SoftCapNode::Attributes) == 1 * sizeof(std::int64_t));
+static_assert(sizeof(SwigluClampedNode::Attributes) == 2 * sizeof(std::int64_t));
 
 const std::vector<NodeKind>& node_kinds() {
   static const std::vector<NodeKind> kinds{
@@ -42,7 +45,8 @@ const std::vector<NodeKind>& node_kinds() {
       {"sin", WeightForm::kTable, Need::kOptional, "", "L", "A"},
       {"q_norm", WeightForm::kVector, Need::kOptional, "", "D"},
       {"k_norm", WeightForm::kVector, Need::kOptional, "", "D"},
-      {"query_scale", WeightForm::kTable, Need::kOptional, "", "L", "1"}},
+      {"query_scale", WeightForm::kTable, Need::kOptional, "", "L", "1"},
+      {"sinks", WeightForm::kVector, Need::kOptional, "", "H"}},
      {{"num_heads", AttributeType::kInteger, "H", 1.0},
       {"num_kv_heads", AttributeType::kInteger, "G", 1.0},
       {"head_size", AttributeType::kInteger, "D", 2.0},
@@ -56,10 +60,26 @@ const std::vector<NodeKind>& node_kinds() {
       {"L", Relation::kAtLeast, "P"},
       {"2A", Relation::kAtMost, "D"}},
      {{"cos", "sin"}}},
+    {"combine", kNoTraits,
+     {{"weights", "K"},
+      {"x", "KH"}},
+     {{"output", "H"}}},
     {"embed", kNoTraits,
      {{"tokens", "1", Element::kInt32, "V"}},
      {{"output", "H"}},
      {{"weight", WeightForm::kLookup, Need::kRequired, "tokens", "V", "H"}}},
+    {"expert_linear", kProduct,
+     {{"x", "SC"},
+      {"chosen", "K", Element::kInt32, "E"}},
+     {{"output", "KN"}},
+     {{"weight", WeightForm::kStack, Need::kRequired, "chosen", "N", "C", "E"},
+      {"bias", WeightForm::kStackBiases, Need::kOptional, "weight", "E", "N"}},
+     {{"num_experts", AttributeType::kInteger, "E", 1.0},
+      {"input_parts", AttributeType::kInteger, "S", 1.0},
+      {"output_parts", AttributeType::kInteger, "G", 1.0}},
+     {},
+     {{"K", Relation::kMultipleOf, "S"},
+      {"N", Relation::kMultipleOf, "G"}}},
     {"gelu_mul", kGate,
      {{"x", "2F"}},
      {{"output", "F"}},
@@ -89,6 +109,22 @@ const std::vector<NodeKind>& node_kinds() {
      {{"output", "H"}},
      {{"weight", WeightForm::kVector, Need::kRequired, "", "H"}},
      {{"eps", AttributeType::kNumber, "", 0.0}}},
+    {"route", kNoTraits,
+     {{"x", "E"}},
+     {{"weights", "K"},
+      {"chosen", "K", Element::kInt32, "E"}},
+     {{"bias", WeightForm::kVector, Need::kOptional, "", "E"}},
+     {{"top_k", AttributeType::kInteger, "K", 1.0},
+      {"scoring", AttributeType::kChoice, "", kNoLeast, {"softmax", "sigmoid", "softmax_of_chosen"}},
+      {"normalise", AttributeType::kChoice, "", kNoLeast, {"none", "sum"}},
+      {"eps", AttributeType::kNumber, "", 0.0},
+      {"scale", AttributeType::kNumber},
+      {"groups", AttributeType::kInteger, "G", 1.0},
+      {"used_groups", AttributeType::kInteger, "U", 1.0}},
+     {},
+     {{"E", Relation::kMultipleOf, "G"},
+      {"G", Relation::kAtLeast, "U"},
+      {"UE", Relation::kAtLeast, "KG"}}},
     {"sample", kDraws,
      {{"x", ""}},
      {{"output", "1", Element::kInt32}}},
@@ -108,6 +144,12 @@ const std::vector<NodeKind>& node_kinds() {
      {{"output", "H"}},
      {},
      {{"cap", AttributeType::kNumber, "", 9.5367431640625e-07}}},
+    {"swiglu_clamped", kGate,
+     {{"x", "2F"}},
+     {{"output", "F"}},
+     {},
+     {{"limit", AttributeType::kNumber, "", 0.0},
+      {"alpha", AttributeType::kNumber, "", 9.5367431640625e-07}}},
   };
   return kinds;
 }

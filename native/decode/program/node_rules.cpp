@@ -58,11 +58,18 @@ class DimensionVariables {
             text(where_, ": ", what, " must be ", value(size), " (", size, "), got ", given));
       return;
     }
+    // One term, of whose letters the others are known.
     for_terms(size, [&](std::size_t factor, std::string_view letters) {
+      char unknown = letters.front();
+      for (const char letter : letters)
+        if (const auto found = letters_.find(letter); found != letters_.end())
+          factor = size_product(where_, factor, found->second.value);
+        else
+          unknown = letter;
       if (given % factor != 0)
         throw ValueError(
             text(where_, ": ", what, " must be a multiple of ", factor, ", got ", given));
-      letters_[letters.front()] = {given / factor, what};
+      letters_[unknown] = {given / factor, what};
     });
   }
 
@@ -88,12 +95,6 @@ class DimensionVariables {
     return sum;
   }
 
- private:
-  struct Letter {
-    std::size_t value;
-    std::string words;
-  };
-
   bool knows(std::string_view size) const {
     bool all = true;
     for_terms(size, [&](std::size_t, std::string_view letters) {
@@ -101,6 +102,12 @@ class DimensionVariables {
     });
     return all;
   }
+
+ private:
+  struct Letter {
+    std::size_t value;
+    std::string words;
+  };
 
   std::string in_words(std::string_view size) const {
     std::string sum;
@@ -118,12 +125,14 @@ class DimensionVariables {
 };
 
 bool is_int32(Element element) { return element == Element::kInt32; }
+constexpr const char* kShapes[] = {"", "a vector", "a matrix", "a stack of matrices"};
 const char* element_name(bool is_int32) { return is_int32 ? "int32" : "float32"; }
 bool is_vector(WeightForm form) {
   return form == WeightForm::kVector || form == WeightForm::kBiases;
 }
 bool is_list(WeightForm form) {
-  return form == WeightForm::kMatrices || form == WeightForm::kBiases;
+  return form == WeightForm::kMatrices || form == WeightForm::kBiases ||
+         form == WeightForm::kStack || form == WeightForm::kStackBiases;
 }
 
 class Rules {
@@ -202,30 +211,82 @@ class Rules {
     const auto& tensors = node_.weights[s];
     if (!is_list(slot.form) && tensors.size() != 1)
       refuse(slot.name, " must be one tensor, got ", tensors.size());
-    const int expected = is_vector(slot.form) ? 1 : slot.form == WeightForm::kStack ? 3 : 2;
-    constexpr const char* kShapes[] = {"", "a vector", "a matrix", "a stack of matrices"};
-    std::size_t rows = 0;
+    if (slot.form == WeightForm::kStack) return match_stacks(s);
+    const int expected = is_vector(slot.form) ? 1 : 2;
+    std::size_t joined = 0;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       const Tensor& tensor = program_.tensors[tensors[i]];
       const std::string what = text(slot.name, " '", tensor.name, "'");
       if (tensor.dimensions != expected)
         refuse(what, " must be ", kShapes[expected], ", got ", kShapes[tensor.dimensions]);
-      rows += is_vector(slot.form) ? tensor.columns : tensor.rows;
-      if (expected == 3) letters_.match(slot.planes, tensor.planes, "matrices of " + what);
+      if (slot.form == WeightForm::kStackBiases) {
+        letters_.match(slot.rows, tensor.rows, "rows of " + what);
+        check_bias(slot, i, tensors.size(), tensor);
+        joined += tensor.columns;
+        continue;
+      }
+      joined += is_vector(slot.form) ? tensor.columns : tensor.rows;
       if (expected > 1) letters_.match(slot.columns, tensor.columns, "columns of " + what);
       if (slot.form == WeightForm::kBiases) check_bias(slot, i, tensors.size(), tensor);
     }
-    letters_.match(slot.rows, rows,
-                   text(is_vector(slot.form) ? "length of " : "rows of ", slot.name));
+    if (slot.form == WeightForm::kStackBiases)
+      letters_.match(slot.columns, joined, text("columns of ", slot.name));
+    else
+      letters_.match(slot.rows, joined,
+                     text(is_vector(slot.form) ? "length of " : "rows of ", slot.name));
+  }
+
+  // A stack is one tensor, or matrices one after another.
+  void match_stacks(std::size_t s) {
+    const WeightSlot& slot = kind_.weights[s];
+    const auto& tensors = node_.weights[s];
+    const bool is_known = letters_.knows(slot.planes);
+    const Tensor& begin = program_.tensors[tensors[0]];
+    node_.planes = is_known ? letters_.value(slot.planes) : begin.planes;
+    std::size_t planes = 0, rows = 0;
+    const Tensor* first = nullptr;  // of a stack
+    for (const std::size_t index : tensors) {
+      const Tensor& tensor = program_.tensors[index];
+      const std::string what = text(slot.name, " '", tensor.name, "'");
+      if (tensor.dimensions < (is_known ? 2 : 3))
+        refuse(what, " must be a stack of matrices", is_known ? " or a matrix" : "", ", got ",
+               kShapes[tensor.dimensions]);
+      if (planes % node_.planes == 0) {
+        first = &tensor;
+        rows += tensor.rows;
+      }
+      planes += tensor.planes;
+      if (tensor.rows != first->rows || (tensor.planes != 1 && tensor.planes != node_.planes) ||
+          (tensor.planes > 1 && planes % node_.planes != 0))
+        refuse(slot.name, " must be stacks of ", node_.planes, " matrices of one size; ", what,
+               " has ", tensor.planes, " of ", tensor.rows, " rows");
+      letters_.match(slot.columns, tensor.columns, "columns of " + what);
+    }
+    if (planes % node_.planes != 0)
+      refuse(slot.name, " must be stacks of ", node_.planes, " matrices, got ", planes);
+    letters_.match(slot.planes, node_.planes, text("matrices of ", slot.name));
+    letters_.match(slot.rows, rows, text("rows of ", slot.name));
   }
 
   void check_bias(const WeightSlot& slot, std::size_t i, std::size_t count,
                   const Tensor& bias) const {
-    const auto& matrices = node_.weights[slot_index(kind_.weights, slot.linked)];
+    const std::size_t of = slot_index(kind_.weights, slot.linked);
+    const std::vector<std::size_t> matrices = firsts_of(of);
     const std::size_t expected = i < matrices.size() ? program_.tensors[matrices[i]].rows : 0;
     if (count != matrices.size() || bias.columns != expected)
       refuse(slot.name, " must have for each matrix a vector of as many numbers as it has rows; ",
              slot.name, " '", bias.name, "' has ", bias.columns, " for ", expected);
+  }
+
+  // The matrices of a slot, or of each of its stacks the first tensor.
+  std::vector<std::size_t> firsts_of(std::size_t s) const {
+    std::vector<std::size_t> firsts;
+    std::size_t planes = 0;
+    for (const std::size_t index : node_.weights[s]) {
+      if (planes % node_.planes == 0) firsts.push_back(index);
+      planes += program_.tensors[index].planes;
+    }
+    return firsts;
   }
 
   void check_together() const {

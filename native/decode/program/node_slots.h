@@ -34,7 +34,7 @@ struct ArgmaxNode {
 struct AttentionNode {
   enum Input : std::size_t { kQkv };
   enum Output : std::size_t { kOutput };
-  enum Weight : std::size_t { kCos, kSin, kQNorm, kKNorm, kQueryScale };
+  enum Weight : std::size_t { kCos, kSin, kQNorm, kKNorm, kQueryScale, kSinks };
   enum class Rotation : std::int64_t { kHalves, kInterleaved };
   struct Attributes {
     std::int64_t num_heads;
@@ -48,10 +48,26 @@ struct AttentionNode {
   };
 };
 
+struct CombineNode {
+  enum Input : std::size_t { kWeights, kX };
+  enum Output : std::size_t { kOutput };
+};
+
 struct EmbedNode {
   enum Input : std::size_t { kTokens };
   enum Output : std::size_t { kOutput };
   enum Weight : std::size_t { kWeight };
+};
+
+struct ExpertLinearNode {
+  enum Input : std::size_t { kX, kChosen };
+  enum Output : std::size_t { kOutput };
+  enum Weight : std::size_t { kWeight, kBias };
+  struct Attributes {
+    std::int64_t num_experts;
+    std::int64_t input_parts;
+    std::int64_t output_parts;
+  };
 };
 
 struct GeluMulNode {
@@ -96,6 +112,23 @@ struct RmsNormNode {
   };
 };
 
+struct RouteNode {
+  enum Input : std::size_t { kX };
+  enum Output : std::size_t { kWeights, kChosen };
+  enum Weight : std::size_t { kBias };
+  enum class Scoring : std::int64_t { kSoftmax, kSigmoid, kSoftmaxOfChosen };
+  enum class Normalise : std::int64_t { kNone, kSum };
+  struct Attributes {
+    std::int64_t top_k;
+    Scoring scoring;
+    Normalise normalise;
+    double eps;
+    double scale;
+    std::int64_t groups;
+    std::int64_t used_groups;
+  };
+};
+
 struct SampleNode {
   enum Input : std::size_t { kX };
   enum Output : std::size_t { kOutput };
@@ -124,6 +157,15 @@ struct SoftCapNode {
   enum Output : std::size_t { kOutput };
   struct Attributes {
     double cap;
+  };
+};
+
+struct SwigluClampedNode {
+  enum Input : std::size_t { kX };
+  enum Output : std::size_t { kOutput };
+  struct Attributes {
+    double limit;
+    double alpha;
   };
 };
 

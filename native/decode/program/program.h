@@ -79,6 +79,7 @@ struct Node {
   std::vector<std::size_t> below;  // the integers of each input must be below this, or kAbsent
   std::vector<std::size_t> outputs;
   std::vector<std::vector<std::size_t>> weights;  // indices of tensors
+  std::size_t planes = 1;                         // matrices of each stack that it has
   // The bits of each attribute, which is an integer, a double or the index of a choice.
   std::vector<std::int64_t> attributes;
   std::size_t cache = kAbsent;

@@ -80,7 +80,8 @@ def test_every_known_backend_has_its_status(doctor):
     assert backend(found, "python")["available"] is True
     tpu = backend(found, "tpu")
     assert (tpu["available"], tpu["installed"]) == (False, False)
-    assert tpu["install"] == "pip install ./packages/tensor-ops-torch"
+    packages = "./packages/tensor-ops-devices ./packages/tensor-ops-torch"
+    assert tpu["install"] == f"pip install {packages}"
     assert tpu["reason"] == tensor_ops.get_backend_info("tpu")["reason"]
 
 

@@ -29,6 +29,7 @@ OURS = [
     "tensor_ops.config.state",
     "tensor_ops_cpp",
     "tensor_ops_decode.kernel",
+    "tensor_ops_devices.backends",
     "tensor_ops_torch.modules",
 ]
 

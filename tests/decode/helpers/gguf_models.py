@@ -21,6 +21,12 @@ ARCHITECTURES = {
     "gemma": "gemma",
     "gemma2": "gemma2",
     "gemma3_text": "gemma3",
+    "mixtral": "llama",
+    "qwen2_moe": "qwen2moe",
+    "qwen3_moe": "qwen3moe",
+    "olmoe": "olmoe",
+    "glm4_moe": "glm4moe",
+    "gpt_oss": "gpt-oss",
     "granite": "granite",
     "olmo2": "olmo2",
     "olmo3": "olmo2",
@@ -42,22 +48,44 @@ def write_gguf(model, path, matrices=None, kind="f32", tied="model.embed_tokens.
     architecture = next(key for key, value in gguf.MODEL_ARCH_NAMES.items() if value == name)
     names = gguf.get_tensor_name_map(architecture, config.num_hidden_layers)
     ends = {"lm_head.weight", "model.embed_tokens.weight"} if config.tie_word_embeddings else {tied}
-    for key, tensor in model.state_dict().items():
+    for key, values in _tensors(model, matrices):
         if key in ends - {tied}:
             continue
-        values = matrices[key] if key in matrices else tensor.float().numpy()
-        stored = gguf.GGMLQuantizationType[kind.upper()] if key in matrices else None
+        stored = gguf.GGMLQuantizationType[kind.upper()] if values.dtype == np.uint8 else None
+        written = values
         if name in INTERLEAVED and "q_proj" in key:
-            values = _permuted(values, config.num_attention_heads)
+            written = _permuted(values, config.num_attention_heads)
         elif name in INTERLEAVED and "k_proj" in key:
-            values = _permuted(values, config.num_key_value_heads)
+            written = _permuted(values, config.num_key_value_heads)
         elif name.startswith("gemma") and key.endswith("norm.weight"):
-            values = values + np.float32(1)
-        writer.add_tensor(names.get_name(key, (".weight", ".bias")), values, raw_dtype=stored)
+            written = values + np.float32(1)
+        writer.add_tensor(names.get_name(key, (".weight", ".bias")), written, raw_dtype=stored)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def _tensors(model, matrices):
+    """Yield the tensors of a model by their names, some as bytes; of experts, gate and up apart."""
+    alternate = model.config.model_type == "gpt_oss"  # rows of gate and up, which are columns there
+    for key, tensor in model.state_dict().items():
+        is_stored = key in matrices
+        values = matrices[key].view(np.uint8) if is_stored else tensor.float().numpy()
+        if alternate and values.ndim == 3 and not is_stored:
+            values = values.swapaxes(1, 2)
+        if "experts.gate_up_proj" in key:
+            halves = (values[:, ::2], values[:, 1::2]) if alternate else np.split(values, 2, axis=1)
+            what = "bias" if key.endswith("bias") else "weight"
+            start = key.partition("gate_up_proj")[0]
+            for part, half in zip(("gate", "up"), halves, strict=True):
+                yield f"{start}{part}_proj.{what}", np.ascontiguousarray(half)
+            continue
+        name = key.replace("down_proj_bias", "down_proj.bias")
+        name = name.replace("e_score_correction_bias", "e_score_correction.bias")
+        if name.endswith(("experts.down_proj", "sinks")):
+            name += ".weight"
+        yield name, np.ascontiguousarray(values)
 
 
 def _write_settings(writer, config):
@@ -68,6 +96,24 @@ def _write_settings(writer, config):
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    if hasattr(config, "num_experts_per_tok"):
+        count = "num_experts" if hasattr(config, "num_experts") else "num_local_experts"
+        writer.add_expert_count(getattr(config, count))
+        writer.add_expert_used_count(config.num_experts_per_tok)
+    if hasattr(config, "moe_intermediate_size"):
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    if writer.arch == "glm4moe":
+        part = config.rope_parameters["partial_rotary_factor"]
+        writer.add_rope_dimension_count(int(part * config.head_dim))
+        writer.add_expert_shared_count(config.n_shared_experts)
+        writer.add_expert_weights_scale(config.routed_scaling_factor)
+        writer.add_expert_weights_norm(config.norm_topk_prob)
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+        writer.add_expert_group_count(config.n_group)
+        writer.add_expert_group_used_count(config.topk_group)
+        writer.add_leading_dense_block_count(config.first_k_dense_replace)
+    if hasattr(config, "shared_expert_intermediate_size"):
+        writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
     head_size = getattr(config, "head_dim", None)
     if head_size is not None:
         writer.add_key_length(head_size)
@@ -84,7 +130,7 @@ def _write_settings(writer, config):
         _write_yarn(writer, rope)
     if writer.arch == "phi3":
         _write_phi3(writer, config, rope)
-    if writer.arch in ("gemma2", "gemma3") or config.model_type == "olmo3":
+    if writer.arch in ("gemma2", "gemma3", "gpt-oss") or config.model_type == "olmo3":
         writer.add_sliding_window(config.sliding_window)
     if config.model_type == "olmo3":
         writer.add_sliding_window_pattern([each[0] == "s" for each in config.layer_types])

@@ -3,6 +3,7 @@
 import gguf
 import numpy as np
 
+from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Cache, Limits, Node, Tensor
 from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.program.combined_nodes import nodes_of
@@ -21,6 +22,9 @@ def stored(values, kind):
     """Return float32 values in the bytes of a type."""
     if kind == "f32":
         return values.astype(np.float32)
+    if values.ndim > 2:
+        rows = stored(values.reshape(-1, values.shape[-1]), kind)
+        return rows.reshape(*values.shape[:-1], -1)
     if kind in K_HALVES:
         return random_blocks(values, kind)
     quantized = gguf.quants.quantize(
@@ -50,7 +54,7 @@ def holds(kind, columns):
 def node_program(kind, sample, weight_type="f32", cache_dtype="float32", paged=True, seed=0):
     """Return a program of one node, or of those that it stands for, and its tensors.
 
-    Each input is looked up in a table.
+    Each input is looked up in a table, integers that choose are those of random scores.
     """
     draw = np.random.default_rng([seed, *map(ord, kind + sample.name)])
     builder, tensors = Builder(LIMITS), {}
@@ -64,8 +68,12 @@ def node_program(kind, sample, weight_type="f32", cache_dtype="float32", paged=T
         if slot == "tokens":
             inputs[slot] = "tokens"
             continue
-        table = tensor(f"table.{slot}", (TOKENS, columns), "f32")
+        chooses = slot == "chosen"
+        size = sample.weights["weight"][0][0] if chooses else columns
+        table = tensor(f"table.{slot}", (TOKENS, size), "f32")
         inputs[slot] = builder.add("embed", {"tokens": "tokens"}, {"weight": table}, output=slot)
+        if chooses:
+            inputs[slot] = chosen(builder, slot, columns)
     weights = {
         slot: tuple(
             tensor(f"{slot}.{i}", shape, weight_type if slot == "weight" else "f32")
@@ -77,9 +85,19 @@ def node_program(kind, sample, weight_type="f32", cache_dtype="float32", paged=T
     if sample.cache is not None:
         cache = Cache(*sample.cache, cache_dtype, paged)
         attributes["cache"] = builder.cache("cache", cache)
-    node = Node(kind, "output", inputs, weights, {"output": "output"}, attributes)
+    slots = [slot.name for slot in KINDS[kind].outputs] if kind in KINDS else ["output"]
+    outputs = dict(zip(slots, ("output", *slots[1:]), strict=True))
+    node = Node(kind, "output", inputs, weights, outputs, attributes)
     builder.add_nodes(nodes_of(node, builder.names))
-    return builder.program(["output"]), tensors
+    return builder.program(outputs.values()), tensors
+
+
+def chosen(builder, scores, count):
+    """Return the numbers of the largest scores."""
+    outputs = {"weights": f"{scores}.weights", "chosen": f"{scores}.numbers"}
+    attributes = KINDS["route"].samples[0].attributes | {"top_k": count}
+    builder.add("route", {"x": scores}, None, attributes, output=outputs)
+    return outputs["chosen"]
 
 
 def fill_step(arrays, tokens=TOKENS, *, slot=0, first=0, selected=None):

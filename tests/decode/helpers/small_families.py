@@ -94,8 +94,106 @@ MODELS = {
         },
     ),
 }
-# Their GGUF files do not have the window.
-ONLY_SAFETENSORS = ("Mistral", "Qwen 2 with windows")
+EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 28}
+MODELS |= {
+    "Mixtral": ("Mixtral", 1, {"num_local_experts": 4, "num_experts_per_tok": 2}),
+    "Mixtral with a window": (
+        "Mixtral",
+        0,
+        {"num_local_experts": 4, "num_experts_per_tok": 3, "sliding_window": 7},
+    ),
+    "Qwen 2 MoE": (
+        "Qwen2Moe",
+        0,
+        {**EXPERTS, "num_experts": 5, "shared_expert_intermediate_size": 44},
+    ),
+    "Qwen 2 MoE with windows": (
+        "Qwen2Moe",
+        0,
+        {
+            **EXPERTS,
+            "num_experts": 5,
+            "shared_expert_intermediate_size": 44,
+            "num_hidden_layers": 3,
+            "norm_topk_prob": True,
+            "mlp_only_layers": [1],
+            "use_sliding_window": True,
+            "sliding_window": 9,
+            "max_window_layers": 2,
+        },
+    ),
+    "Qwen 3 MoE": (
+        "Qwen3Moe",
+        0,
+        {**EXPERTS, "num_experts": 7, "norm_topk_prob": True, "head_dim": 20},
+    ),
+    "Qwen 3 MoE in some layers": (
+        "Qwen3Moe",
+        0,
+        {
+            **EXPERTS,
+            "num_experts": 6,
+            "num_experts_per_tok": 3,
+            "head_dim": 12,
+            "num_hidden_layers": 3,
+            "decoder_sparse_step": 2,
+            "use_sliding_window": True,
+            "sliding_window": 7,
+        },
+    ),
+}
+MODELS |= {
+    "OLMoE": (
+        "Olmoe",
+        0,
+        {**PAD, "intermediate_size": 28, "num_experts": 6, "num_experts_per_tok": 3},
+    ),
+    "GLM 4 MoE": (
+        "Glm4Moe",
+        0,
+        {
+            **EXPERTS,
+            "n_routed_experts": 8,
+            "n_group": 4,
+            "topk_group": 2,
+            "n_shared_experts": 2,
+            "routed_scaling_factor": 1.5,
+            "num_hidden_layers": 3,
+            "head_dim": 20,
+            "attention_bias": True,
+            "use_qk_norm": True,
+        },
+    ),
+    "gpt-oss": (
+        "GptOss",
+        1,
+        {
+            "num_hidden_layers": 3,
+            "intermediate_size": 28,
+            "num_local_experts": 6,
+            "num_experts_per_tok": 3,
+            "head_dim": 20,
+            "sliding_window": 9,
+            "rope_parameters": {
+                "rope_type": "yarn",
+                "rope_theta": 150000.0,
+                "factor": 4.0,
+                "beta_fast": 8.0,
+                "beta_slow": 1.0,
+                "truncate": False,
+                "original_max_position_embeddings": 32,
+            },
+        },
+    ),
+}
+# Their GGUF files do not have the window, or cannot say which layers have experts.
+ONLY_SAFETENSORS = (
+    "Mistral",
+    "Qwen 2 with windows",
+    "Mixtral with a window",
+    "Qwen 2 MoE with windows",
+    "Qwen 3 MoE in some layers",
+)
 
 
 def small_model(name, **changed):
@@ -113,8 +211,11 @@ def small_model(name, **changed):
     model_class = getattr(transformers, f"{family.removesuffix('Text')}ForCausalLM")
     model = model_class._from_config(config, attn_implementation="eager").eval()
     for key, parameter in model.named_parameters():
-        if key.endswith(("norm.weight", "bias")):  # which begin as all ones or zeros
+        if key.endswith(("norm.weight", "bias", "sinks")):  # which begin as all ones or zeros
             parameter.data.add_(torch.randn_like(parameter), alpha=0.2)
+    for key, buffer in model.named_buffers():
+        if key.endswith("bias"):
+            buffer.add_(torch.randn_like(buffer), alpha=0.2)
     return model
 
 

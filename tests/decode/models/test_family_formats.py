@@ -12,14 +12,14 @@ import torch
 from gguf_models import write_gguf
 from greedy_models import greedy, open_kernel
 from node_programs import TYPES, holds, stored
-from small_families import MODELS, small_model
+from small_families import MODELS, ONLY_SAFETENSORS, small_model
 from tensor_ops_decode.weights.formats import FORMATS
 
 PROMPTS = [[3, 200, 17], list(range(40, 60))]
 NEW_TOKENS = 16
 # By what the activations are rounded to; as in test_llama_smollm2.py.
 TIES = {"float32": 2e-3, "int8x2": 5e-2}
-FAMILIES = [name for name in MODELS if name not in ("Mistral", "Qwen 2 with windows")]
+FAMILIES = [name for name in MODELS if name not in ONLY_SAFETENSORS]
 # Rows are whole blocks of every format, and logits so far below the cap that they stay apart.
 SIZES = {"head_dim": 64, "query_pre_attn_scalar": 64, "final_logit_softcapping": 60.0}
 # Every family and every format once.
@@ -31,11 +31,18 @@ def quantized(model, kind):
     """Store the matrices of a model in a format, which changes them; return their bytes."""
     found = {}
     for name, parameter in model.named_parameters():
-        if parameter.ndim == 2 and holds(kind, parameter.shape[1]):
-            data = stored(parameter.detach().numpy(), kind)
-            rows = data.view(np.uint8).reshape(len(data), -1)
-            values = FORMATS[kind].dequantize(rows, parameter.shape[1])
-            parameter.data = torch.from_numpy(values)
+        matrix = parameter.detach()
+        is_transposed = model.config.model_type == "gpt_oss" and matrix.ndim == 3
+        if is_transposed:
+            matrix = matrix.swapaxes(1, 2).contiguous()
+        # No file has a quantized router, whose choices would be others.
+        is_router = ".gate." in name or ".router." in name or name.endswith("bias")
+        if matrix.ndim > 1 and holds(kind, matrix.shape[-1]) and not is_router:
+            data = stored(matrix.numpy(), kind)
+            rows = data.view(np.uint8).reshape(*matrix.shape[:-1], -1)
+            values = FORMATS[kind].dequantize(rows, matrix.shape[-1])
+            values = torch.from_numpy(values)
+            parameter.data = values.swapaxes(1, 2) if is_transposed else values
             found[name] = data
     return found
 
@@ -61,6 +68,8 @@ def check(tmp_path, family, kind, backend, activations):
     settings = MODELS[family][2]
     sizes = {name: value for name, value in SIZES.items() if name in settings}
     sizes |= {"hidden_size": 256, "intermediate_size": 256, "initializer_range": 0.15}
+    if "moe_intermediate_size" in settings:
+        sizes["moe_intermediate_size"] = 256
     model = small_model(family, **sizes)
     matrices = quantized(model, kind)
     assert len(matrices) > 7

@@ -282,7 +282,12 @@ def test_the_largest_gemma_has_a_scale_of_its_own(architecture, layers):
     [
         (gguf("mamba"), "unknown architecture 'mamba'; the known ones are gemma, gemma2, gemma3"),
         (gguf(["llama"]), "unknown architecture ['llama']"),
-        (gguf("llama", expert_count=8), "expert_count is 8; mixtures of experts"),
+        (gguf("qwen3", expert_count=8), "expert_count is 8; of mixtures of experts only Mixtral"),
+        (gguf("llama", expert_count=8), "expert_used_count is missing"),
+        (
+            gguf("llama", expert_count=8, expert_used_count=9),
+            "expert_used_count must be at most the 8 experts, got 9",
+        ),
         (gguf("llama", rope__scaling__type="ntk"), "rope.scaling.type 'ntk' is not supported"),
         (gguf("llama", rope__scaling__type="yarn"), "rope.scaling.factor is missing"),
         (
@@ -306,7 +311,7 @@ def test_the_largest_gemma_has_a_scale_of_its_own(architecture, layers):
         # Arrays in a file are NumPy's, or lists of texts, of any length.
         (gguf("gemma3", attention__sliding_window=np.zeros(0)), "a positive integer, got []"),
         (gguf("gemma2", attn_logit_softcapping=np.ones(2)), "positive number, got [1.0, 1.0]"),
-        (gguf("llama", expert_count=np.arange(9)), "expert_count is [0, 1, 2, 3, 4, 5, 6, 7, 8]"),
+        (gguf("phi3", expert_count=np.arange(9)), "expert_count is [0, 1, 2, 3, 4, 5, 6, 7, 8]"),
         (gguf("llama", rope__scaling__type=["yarn"] * 99), "rope.scaling.type ['yarn', 'yarn', "),
         (
             gguf("llama", rope__dimension_count=2**31 - 1),

@@ -17,14 +17,15 @@ PROMPT_LENGTHS = (3, 17)
 def model(request, tmp_path_factory):
     """A folder and a GGUF file of the same model, prompts, and what transformers says to them."""
     model = small_model(request.param)
-    files = saved(model, tmp_path_factory.mktemp("model"))
-    prompts = some_prompts()
-    right = [expected(model, prompt) for prompt in prompts]
-    return files[: 1 if request.param in ONLY_SAFETENSORS else 2], prompts, right
+    folder, prompts = tmp_path_factory.mktemp("model"), some_prompts()
+    files = saved(model, folder, is_gguf_too=request.param not in ONLY_SAFETENSORS)
+    return files, prompts, [expected(model, prompt) for prompt in prompts]
 
 
-def saved(model, folder, dtype=torch.float32):
+def saved(model, folder, dtype=torch.float32, *, is_gguf_too=True):
     copy.deepcopy(model).to(dtype).save_pretrained(folder)
+    if not is_gguf_too:
+        return (folder,)
     write_gguf(model, folder / "model.gguf")
     return folder, folder / "model.gguf"
 
@@ -67,7 +68,8 @@ def test_only_attention_of_the_last_layer_is_of_all_tokens(model):
     last = max(int(name.split(".")[2]) for name in of_all if ".layers." in name)
     in_last = {name.split(".")[3] for name in of_all if f".layers.{last}." in name}
     assert in_last <= {"input_layernorm", "self_attn", "post_attention_layernorm"}
-    assert any(f".layers.{last}.mlp." in name for name in program.tensors)
+    mlps = (f".layers.{last}.mlp.", f".layers.{last}.block_sparse_moe.")
+    assert any(mlp in name for name in program.tensors for mlp in mlps)
 
 
 def longrope(**factors):
@@ -104,7 +106,7 @@ def test_norms_stored_in_bfloat16_have_one_added_in_float32(tmp_path, backend):
     for parameter in model.parameters():
         parameter.data = parameter.data.bfloat16().float()
     right = [expected(model, prompt) for prompt in some_prompts()]
-    folder, _ = saved(model, tmp_path, torch.bfloat16)
+    folder, *_ = saved(model, tmp_path, torch.bfloat16)
     with open_kernel(folder, backend=backend, cache_dtype="float32") as kernel:
         kernel.compile()
         assert {tensor.type for tensor in kernel.program.tensors.values()} == {"f32", "bf16"}

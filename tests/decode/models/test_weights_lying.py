@@ -25,7 +25,7 @@ LONGROPE = {
 }
 PART = {"factor": 2.0, "partial_rotary_factor": 1.5}
 PHI3 = {"architectures": ["Phi3ForCausalLM"]}
-MIXTRAL = {"architectures": ["MixtralForCausalLM"]}
+UNKNOWN = {"architectures": ["DbrxForCausalLM"]}
 QWEN = {"architectures": ["Qwen2ForCausalLM"], "use_sliding_window": True}
 
 
@@ -70,12 +70,12 @@ def refused(tmp_path):
         ({"architectures": ["GPT2LMHeadModel"]}, "unknown architecture 'GPT2LMHeadModel'"),
         ({"architectures": [["LlamaForCausalLM"]]}, "unknown architecture ['LlamaForCausalLM']"),
         (
-            MIXTRAL | {"num_local_experts": 8},
-            "num_local_experts is 8; mixtures of experts are not supported",
+            UNKNOWN | {"num_local_experts": 8},
+            "num_local_experts is 8; of mixtures of experts only Mixtral, Qwen 2 MoE",
         ),
         ({"quantization_config": {"quant_method": "gptq"}}, "weights quantized by 'gptq' are not"),
         (
-            MIXTRAL | {"vision_config": {"depth": 2}},
+            UNKNOWN | {"vision_config": {"depth": 2}},
             "vision_config; models of more than text are not",
         ),
         ({"architectures": ["MistralForCausalLM"], "sliding_window": -1}, "got -1"),

@@ -17,7 +17,8 @@ from tensor_ops_decode.program import Tensor
 from tensor_ops_decode.program.builder import Builder
 
 COLUMNS, WORDS, PROGRAMS = 40, 11, 1000
-PRODUCTS = [kind for kind in KINDS.values() if kind.role == "product"]
+EXPERTS, CHOSEN = 5, 2
+PRODUCTS = [kind for kind in KINDS.values() if kind.role == "product" and len(kind.inputs) == 1]
 
 
 class RandomProgram:
@@ -29,6 +30,7 @@ class RandomProgram:
         table = self.tensor("table", WORDS, COLUMNS)
         self.values.append(self.add("embed", {"tokens": "tokens"}, {"weight": table}))
         steps = [self.norm, self.product, self.normed, self.gated, self.sum, self.sum, self.scale]
+        steps.append(self.experts)
         for _ in range(int(self.draw.integers(3, 10))):
             self.values.append(steps[self.draw.integers(len(steps))](self.value()))
         self.names = [node.name for node in self.builder.nodes]
@@ -70,6 +72,37 @@ class RandomProgram:
         attributes = {"approximate": "tanh"} if kind == "gelu_mul" else None
         gated = self.add(kind, {"x": gate_up}, None, attributes)
         return self.product(gated, columns=30)
+
+    def experts(self, x):
+        """Add a mixture of gated MLPs, or the product of one expert alone, which may be summed."""
+        inner = int(self.draw.integers(1, 20))
+        logits = self.add(
+            "linear", {"x": x}, {"weight": self.tensor(f"{x}.router", EXPERTS, COLUMNS)}
+        )
+        is_alone = self.draw.random() < 0.4
+        name, count = f"v{len(self.builder.nodes)}", 1 if is_alone else CHOSEN
+        outputs = {"weights": name, "chosen": f"{name}.chosen"}
+        of_route = KINDS["route"].samples[0].attributes | {"top_k": count}
+        self.builder.add("route", {"x": logits}, None, of_route, output=outputs)
+        if is_alone:
+            normed = self.norm(x) if self.draw.random() < 0.5 else x
+            return self.expert_linear(normed, outputs["chosen"], (COLUMNS,), COLUMNS, 1, 1)
+        gate_up = self.expert_linear(x, outputs["chosen"], (inner, inner), COLUMNS, 1, 2)
+        gated = self.add("silu_mul", {"x": gate_up})
+        down = self.expert_linear(gated, outputs["chosen"], (COLUMNS,), inner, CHOSEN, 1)
+        return self.add("combine", {"weights": name, "x": down})
+
+    def expert_linear(self, x, chosen, rows, columns, *parts):
+        name = f"experts {len(self.tensors)}"
+        stacks = [self.tensor(f"{name}.{i}", EXPERTS, n, columns) for i, n in enumerate(rows)]
+        weights = {"weight": stacks}
+        if self.draw.random() < 0.3:
+            weights["bias"] = [
+                self.tensor(f"{name}.{i}.bias", EXPERTS, n) for i, n in enumerate(rows)
+            ]
+        attributes = dict(zip(("input_parts", "output_parts"), parts, strict=True))
+        attributes["num_experts"] = EXPERTS
+        return self.add("expert_linear", {"x": x, "chosen": chosen}, weights, attributes)
 
     def sum(self, x):
         pair = [x, self.values[self.draw.integers(len(self.values))]]
@@ -117,4 +150,7 @@ def test_results_do_not_depend_on_what_runs_together(cpp):
     befores = ("", "rms_norm+", "layer_norm+", "silu_mul+", "gelu_mul+")
     for product, before, after in itertools.product(PRODUCTS, befores, ("", "+add")):
         assert together[f"{before}{product.name}{after}"] > 10, together
+    for form in ("expert_linear", "silu_mul+expert_linear", "expert_linear+add"):
+        assert together[form] > 10, together
+    assert sum(together[f"{norm}+expert_linear"] for norm in ("rms_norm", "layer_norm")) > 10
     assert all(KINDS[kind].role for form in together if "+" in form for kind in form.split("+"))

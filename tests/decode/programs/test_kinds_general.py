@@ -246,8 +246,6 @@ def test_integers_of_which_nothing_is_stated_choose_nothing(program, native):
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("largest_two", "more than 1 output"),
-        ("chosen_linear", "matrices that an input chooses"),
         ("two_products", "more than 1 slot of matrices"),
         ("attention_of_sizes", "values of another size than keys"),
         ("sum_of_products", "a state"),
@@ -257,9 +255,6 @@ def test_what_the_cpp_backend_cannot_run_it_refuses(program, native, kind, words
     """The program with only the nodes up to the one, which the message names."""
     data = json.loads(program.to_json())
     needed = [each for each in data["nodes"] if each["kind"] in ("embed", kind)]
-    if kind == "chosen_linear":  # of tokens, instead of numbers that another such kind writes
-        needed[-1]["inputs"]["numbers"] = "tokens"
-        data["values"]["chosen"]["columns"] = ROWS
     data["nodes"] = needed
     written = {name for each in needed for name in each["outputs"].values()}
     data["values"] = {name: each for name, each in data["values"].items() if name in written}

@@ -23,8 +23,8 @@ STORED = [
     for name, kind in KINDS.items()
     for sample in kind.samples
     for weight_type in TYPES[1:]
-    if "weight" in sample.weights and len(sample.weights["weight"][0]) == 2
-    if all(holds(weight_type, columns) for _, columns in sample.weights["weight"])
+    if "weight" in sample.weights and len(sample.weights["weight"][0]) > 1
+    if all(holds(weight_type, columns) for *_, columns in sample.weights["weight"])
 ]
 
 
@@ -48,19 +48,20 @@ TOGETHER = [
 
 
 def expected(monkeypatch, program, tensors, kind, activations):
-    """Return the output of a step in float64, and its bound."""
+    """Return the outputs of a step in float64, side by side, and their bounds."""
     bounds = []
 
     def compute(call):
         output = kind.compute(call)
-        bounds.append(kind.bound(call, output, activations))
+        found = kind.bound(call, output, activations)
+        bounds.append(np.concatenate(found) if len(kind.outputs) > 1 else found)
         return output
 
     with monkeypatch.context() as patch:
         patch.setitem(KINDS, kind.name, replace(kind, compute=compute))
         output, rows = run(reference, program, tensors, {"dtype": "float64"})
     # Inputs of the node may be nodes of the same kind, whose bounds come first.
-    return output, np.array(bounds).reshape(-1, output.shape[1])[-rows:]
+    return output, np.array(bounds[-rows:])
 
 
 def expected_together(monkeypatch, program, tensors, activations):
@@ -92,7 +93,7 @@ def run(executor, program, tensors, options):
     fill_step(executable.arrays, selected=SELECTED)
     executable.run(TOKENS, len(SELECTED))
     rows = TOKENS if program.values["output"].rows == "tokens" else len(SELECTED)
-    output = executable.arrays["output"][:rows].copy()
+    output = np.concatenate([executable.arrays[name][:rows] for name in program.outputs], axis=1)
     executable.close()
     return output, rows
 

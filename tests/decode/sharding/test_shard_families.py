@@ -13,8 +13,10 @@ from tensor_ops.extension import load_backend
 from tensor_ops_decode import PersistentKernel
 from tensor_ops_decode.executors.sources import TensorArrays
 
-# Features that each alone has: windows, biases, fused matrices, caps and norms of sums.
+# Features that each alone has: windows, biases, fused matrices, caps and norms of sums, experts
+# as stacks or each apart.
 SAMPLE = {"Qwen 2 with windows": 2, "Phi 3": 2, "Gemma 2": 4, "biases": 2, "SmolLM 2": 3}
+SAMPLE |= {"Qwen 3 MoE": 4, "Qwen 2 MoE with windows": 3}
 # Factors of sums and logits, norms before attention, and queries that grow.
 SAMPLE |= {"Granite 3": 2, "OLMo 2": 2, "Ministral 3": 2}
 

@@ -6,36 +6,31 @@
 tensor([0., 0., 0.])
 """
 
+import sys as _sys
 from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 from warnings import warn as _warn
 
+import tensor_ops_devices as _devices
 from tensor_ops import BackendError
-from tensor_ops_torch import pytorch as _pytorch
-from tensor_ops_torch.devices.amp import resolve_amp_config
-from tensor_ops_torch.devices.device import resolve_torch_device
-from tensor_ops_torch.devices.providers import resolve_ort_providers
-from tensor_ops_torch.devices.session import SessionExplanation, create_session, explain_session
-from tensor_ops_torch.devices.tuning import Tuning, configure_torch_backend
+from tensor_ops_devices import pytorch as _pytorch
+from tensor_ops_torch.former_names import FormerNames as _FormerNames
+
+if _TYPE_CHECKING:
+    from tensor_ops_devices import *  # noqa: F403
 
 __version__ = "0.1.0"
 
-__all__: list[str] = [
-    "BackendError",
-    "SessionExplanation",
-    "Tuning",
-    "configure_torch_backend",
-    "create_session",
-    "explain_session",
-    "resolve_amp_config",
-    "resolve_ort_providers",
-    "resolve_torch_device",
-]
+__all__: list[str] = ["BackendError"]
+
+_pytorch.needed_by(f"{__name__}.")
+_sys.meta_path.insert(0, _FormerNames)
 
 # Functions with a name that says more. The backends' method prepare_model does something else.
 _RENAMED = {"prepare_model": "prepare_model_with_custom_kernels"}
 
-# Without PyTorch the names above can be imported, and what of them needs it says so when called.
+# Without PyTorch the package can be imported for what tensor_ops_devices has.
 if _pytorch.is_usable():
     from tensor_ops_torch.modules import *  # noqa: F403
     from tensor_ops_torch.modules import __all__ as _of_modules
@@ -52,48 +47,23 @@ if _pytorch.is_usable():
 
 # Imported when they are first asked for: few programs need them all.
 _LATER = {
-    "AMPConfig": "devices.amp",
-    "AMDBackend": "backends.amd",
-    "Backend": "backends",
-    "CPUBackend": "backends.cpu",
     "Decoder": "decoding.decoder",
     "DecoderExplanation": "decoding.explanation",
     "GenerationSetting": "decoding.generation_settings",
-    "HardwareConfig": "hardware.config",
-    "HardwareDetector": "hardware.detector",
-    "HardwareProfile": "hardware.detector",
-    "HardwareType": "hardware.detector",
-    "KernelPyTorchConfig": "hardware.config",
-    "MPSBackend": "backends.mps",
-    "MemoryMonitor": "backends.monitor",
-    "MemorySample": "backends.monitor",
-    "NVIDIAArchitecture": "hardware.config",
-    "NVIDIABackend": "backends.nvidia",
-    "NVIDIAConfig": "hardware.config",
     "OpLayer": "kernel_layers",
     "RefusedSettingError": "decoding.errors",
-    "TPUBackend": "backends.tpu",
-    "TPUCompilationMode": "hardware.config",
-    "TPUConfig": "hardware.config",
-    "TPUTopology": "hardware.config",
-    "TPUVersion": "hardware.config",
     "UnsupportedModelError": "decoding.errors",
-    "UnifiedValidator": "validation.unified_validator",
-    "ValidationCheck": "validation.report",
-    "ValidationReport": "validation.report",
     "WeightsChangedError": "decoding.errors",
-    "XPUBackend": "backends.xpu",
-    "create_backend": "backends",
     "decoder": "decoding.decoder",
     "generation_settings": "decoding.generation_settings",
     "kernel_mapping": "kernel_layers",
-    "load_checkpoint": "checkpoint",
-    "save_checkpoint": "checkpoint",
 }
 __all__ += sorted(_LATER)  # noqa: PLE0605
 
 
 def __getattr__(name: str) -> _Any:
+    if name in (*_devices.__all__, "devices"):  # former names
+        return getattr(_devices, name)
     if not name.startswith("_"):
         _pytorch.require()
     if name in _RENAMED:
@@ -112,4 +82,4 @@ def __getattr__(name: str) -> _Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*{*__all__, *_devices.__all__}, "__version__"]

@@ -76,6 +76,47 @@ FAMILIES = {
             },
         },
     ),
+    "Mixtral": ("Mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2}),
+    "Qwen 2 MoE": (
+        "Qwen2Moe",
+        {
+            "num_experts": 4,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 28,
+            "shared_expert_intermediate_size": 20,
+        },
+    ),
+    "Qwen 3 MoE": (
+        "Qwen3Moe",
+        {
+            "num_experts": 5,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 28,
+            "norm_topk_prob": True,
+            "head_dim": 20,
+        },
+    ),
+    "OLMoE": ("Olmoe", {"num_experts": 4, "num_experts_per_tok": 2}),
+    "GLM 4 MoE": (
+        "Glm4Moe",
+        {
+            "n_routed_experts": 4,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 28,
+            "head_dim": 20,
+            "use_qk_norm": True,
+        },
+    ),
+    "gpt-oss": (
+        "GptOss",
+        {
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "head_dim": 20,
+            "sliding_window": 7,
+            "rope_parameters": YARN | {"truncate": False},
+        },
+    ),
     "SmolLM 3": ("SmolLM3", {"no_rope_layers": [1, 0]}),
     "Granite 3": (
         "Granite",

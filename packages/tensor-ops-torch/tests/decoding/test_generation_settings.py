@@ -30,7 +30,6 @@ from tensor_ops_torch.decoding.generation_settings import (
 NEW = 6
 SAMPLED = {"do_sample": True}
 SCORED = {"return_dict_in_generate": True, "output_scores": True}
-SEARCH = "one continuation of each prompt"
 
 
 @dataclass

@@ -41,6 +41,14 @@ def test_it_says_what_the_files_of_the_model_say(family, tmp_path):
         PersistentKernel(model=tmp_path, backend="python") as of_files,
         PersistentKernel(model=stored(model), backend="python") as of_memory,
     ):
+        made, right = of_memory.program, of_files.program
+        assert (made.values, made.caches) == (right.values, right.caches)
+        # Files have the matrices of each expert, and a model in memory has them as stacks.
+        if {each.shape for each in made.tensors.values()} != {
+            each.shape for each in right.tensors.values()
+        }:
+            assert "expert_linear" in {node.kind for node in made.nodes}
+            return
         text = of_memory.program.to_json()
         assert text.count("in memory") > 10
         for file in (tmp_path / "model.safetensors", f"the {type(model).__name__} in memory"):

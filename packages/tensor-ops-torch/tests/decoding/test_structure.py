@@ -195,8 +195,8 @@ def test_families_that_the_engine_does_not_have_are_refused():
 
 
 def test_settings_that_a_family_does_not_have_are_refused():
-    model = small_model(rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0})
-    with pytest.raises(UnsupportedModelError, match="the rope type 'dynamic' is not supported"):
+    model = small_model(hidden_act="gelu")
+    with pytest.raises(UnsupportedModelError, match="hidden_act is 'gelu'; only 'silu' is"):
         decoder(model)
 
 

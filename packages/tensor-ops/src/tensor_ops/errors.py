@@ -20,8 +20,8 @@ __all__ = [
 # The packages of this repository, and modules that call functions for their callers, as those of a
 # cached property are.
 _OURS = (
-    *("tensor_ops", "tensor_ops_cpp", "tensor_ops_cuda"),
-    *("tensor_ops_decode", "tensor_ops_opencl", "tensor_ops_torch"),
+    *("tensor_ops", "tensor_ops_cpp", "tensor_ops_cuda", "tensor_ops_decode"),
+    *("tensor_ops_devices", "tensor_ops_opencl", "tensor_ops_torch"),
 )
 _BETWEEN = ("contextlib", "copy", "functools", "torch")
 

@@ -117,9 +117,8 @@ Executable::Layout Executable::plan() {
     compiled.rows = program_.values[node.outputs[0]].rows;
     compiled.shares.assign(threads_, share_of(node, layout));
     layout.uses_shared.push_back(false);
-    if (const auto scratch = compiled.kernels.scratch)
-      layout.take_scratch(node, n, scratch(compiled.shares[0]));
-    plan_products(n, layout);
+    plan_products(n);
+    plan_scratch(n, layout);
     plan_parameters(n, layout);
   }
   std::vector<bool> uses_shared;
@@ -152,6 +151,7 @@ Share Executable::share_of(const Node& node, const Layout& layout) const {
   share.step = &step_;
   share.threads = threads_;
   share.num_ranks = world_size_;
+  share.rows = program_.limits.rows(program_.values[node.outputs[0]].rows);  // the most
   share.is_selected = program_.values[node.outputs[0]].rows == Rows::kSelected;
   for (std::size_t i = 0; i < node.inputs.size(); ++i)
     share.input_columns[i] = program_.values[node.inputs[i]].columns;
@@ -169,14 +169,15 @@ Share Executable::share_of(const Node& node, const Layout& layout) const {
   return share;
 }
 
-// The tiles of all matrices of a slot are divided among the threads as if they were one.
-void Executable::plan_products(std::size_t n, Layout& layout) {
+// The tiles of all matrices that are one below the other are divided among the threads as if they
+// were those of one.
+void Executable::plan_products(std::size_t n) {
   const Node& node = program_.nodes[n];
   if (!matrices_of(node)) return;
-  const auto& matrices = *matrices_of(node);
+  const auto groups = matrix_groups(program_, node);
   Compiled& compiled = nodes_[n];
   const std::size_t variant = fastest_product_variant(isa_choice().index);
-  const std::size_t columns = program_.tensors[matrices[0]].columns;
+  const std::size_t columns = program_.tensors[groups[0][0].tensor].columns;
 
   std::size_t offset[kActivationTypes] = {}, tiles = 0, largest_tile = 0;
   Pieces prepared;  // of a row
@@ -184,10 +185,10 @@ void Executable::plan_products(std::size_t n, Layout& layout) {
   const auto activations = [&](const Tensor& matrix) {
     return activations_for(format_of(matrix), activations_);
   };
-  for (std::size_t index : matrices) {
+  for (const std::size_t index : *matrices_of(node)) {
     const Tensor& matrix = program_.tensors[index];
     const auto type = static_cast<std::size_t>(activations(matrix));
-    tiles += tiles_of(matrix.rows);
+    tiles += matrix.planes * tiles_of(matrix.rows);
     largest_tile = std::max(largest_tile, format_of(matrix).tile_bytes(columns));
     if (is_prepared[type]) continue;
     const ProductKernel& kernel = product_kernel(format_of(matrix), activations(matrix), variant);
@@ -203,36 +204,42 @@ void Executable::plan_products(std::size_t n, Layout& layout) {
     throw ValueError(text(node.where(), ": the matrices have more than ",
                           TileClaims::kMost * kTileRows, " rows"));
   compiled.claims.reset(new TileClaims[threads_]);
-  for (std::size_t t = 0; t < threads_; ++t) {
-    const std::size_t begin = tiles * t / threads_, end = tiles * (t + 1) / threads_;
-    std::size_t before = 0, first_row = 0;
-    for (std::size_t index : matrices) {
-      const Tensor& matrix = program_.tensors[index];
-      const std::size_t from = std::max(begin, before),
-                        to = std::min(end, before + tiles_of(matrix.rows));
-      if (from < to) {
-        const std::size_t row = (from - before) * kTileRows;
-        const std::size_t row_bytes = matrix.type->row_bytes(columns);
-        const TensorBytes source = tensors_.empty() ? TensorBytes{} : tensors_[index];
-        TileRun run{};
-        run.kernel = &product_kernel(format_of(matrix), activations(matrix), variant);
-        run.prepared_offset = offset[static_cast<std::size_t>(activations(matrix))];
-        run.tile_bytes = format_of(matrix).tile_bytes(columns);
-        run.first = first_row + row;
-        run.rows = std::min((to - from) * kTileRows, matrix.rows - row);
-        run.pack = format_of(matrix).pack(isa_choice().index);
-        run.source = source.first ? source.first + row * row_bytes : nullptr;
-        run.source_row_bytes = row_bytes;
-        run.is_mapped_file = source.is_mapped_file;
-        compiled.tiles[t].push_back(run);
-        weights_.add({t, run.rows, run.tile_bytes, nullptr});
+  compiled.groups = groups.size();
+  for (const auto& matrices : groups) {
+    std::size_t together = 0;
+    for (const TensorPlane& each : matrices)
+      together += tiles_of(program_.tensors[each.tensor].rows);
+    for (std::size_t t = 0; t < threads_; ++t) {
+      const std::size_t begin = together * t / threads_, end = together * (t + 1) / threads_;
+      std::size_t before = 0, first_row = 0;
+      for (const TensorPlane& each : matrices) {
+        const Tensor& matrix = program_.tensors[each.tensor];
+        const std::size_t from = std::max(begin, before),
+                          to = std::min(end, before + tiles_of(matrix.rows));
+        // The runs of an expert are found by its number, so that each has as many.
+        if (from < to || groups.size() > 1) {
+          const std::size_t row = from < to ? (from - before) * kTileRows : 0;
+          const std::size_t row_bytes = matrix.type->row_bytes(columns);
+          const TensorBytes source = tensors_.empty() ? TensorBytes{} : tensors_[each.tensor];
+          TileRun run{};
+          run.kernel = &product_kernel(format_of(matrix), activations(matrix), variant);
+          run.prepared_offset = offset[static_cast<std::size_t>(activations(matrix))];
+          run.tile_bytes = format_of(matrix).tile_bytes(columns);
+          run.first = first_row + row;
+          run.rows = from < to ? std::min((to - from) * kTileRows, matrix.rows - row) : 0;
+          run.pack = format_of(matrix).pack(isa_choice().index);
+          run.source =
+              source.first ? source.first + (each.plane * matrix.rows + row) * row_bytes : nullptr;
+          run.source_row_bytes = row_bytes;
+          run.is_mapped_file = source.is_mapped_file;
+          compiled.tiles[t].push_back(run);
+          weights_.add({t, run.rows, run.tile_bytes, nullptr});
+        }
+        before += tiles_of(matrix.rows);
+        first_row += matrix.rows;
       }
-      before += tiles_of(matrix.rows);
-      first_row += matrix.rows;
     }
   }
-  const std::size_t rows = program_.limits.rows(compiled.rows);
-  layout.take_scratch(node, n, ProductScratch(columns, prepared.bytes(), largest_tile, rows).size);
   for (Share& share : compiled.shares) {
     share.product_columns = columns;
     share.num_prepared = compiled.prepared.size();
@@ -241,12 +248,27 @@ void Executable::plan_products(std::size_t n, Layout& layout) {
   }
 }
 
+void Executable::plan_scratch(std::size_t n, Layout& layout) const {
+  const Compiled& compiled = nodes_[n];
+  const Share& share = compiled.shares[0];
+  Scratch wanted;
+  if (const auto scratch = compiled.kernels.scratch)
+    wanted = scratch(share);
+  else if (!compiled.tiles.empty())
+    wanted =
+        ProductScratch(share.product_columns, share.prepared_bytes, share.tile_bytes, share.rows)
+            .size;
+  layout.take_scratch(program_.nodes[n], n, wanted);
+}
+
 void Executable::plan_parameters(std::size_t n, Layout& layout) {
   const Node& node = program_.nodes[n];
   for (std::size_t s = 0; s < node.weights.size(); ++s) {
     const WeightForm form = node.kind->weights[s].form;
     const auto& tensors = node.weights[s];
-    if (tensors.empty() || form == WeightForm::kMatrices || form == WeightForm::kLookup) continue;
+    if (tensors.empty() || form == WeightForm::kMatrices || form == WeightForm::kStack ||
+        form == WeightForm::kLookup)
+      continue;
     if (!layout.parameters.emplace(tensors, layout.parameter_bytes).second) continue;
     std::size_t bytes = 0;
     for (std::size_t index : tensors)
@@ -290,14 +312,32 @@ void Executable::allocate(const Layout& layout) {
 void Executable::fill_parameters(const Layout& layout) {
   for (const auto& [tensors, offset] : layout.parameters) {
     auto* to = reinterpret_cast<float*>(parameters_.data() + offset);
+    std::size_t columns = 0, before = 0;  // of a row of all tensors
+    for (std::size_t index : tensors) columns += program_.tensors[index].columns;
     for (std::size_t index : tensors) {
       const Tensor& tensor = program_.tensors[index];
       const std::size_t row_bytes = tensor.type->row_bytes(tensor.columns);
       const WeightFormat& format = format_of(tensor);
-      for (std::size_t r = 0; r < tensor.rows; ++r, to += tensor.columns)
-        format.dequantize(tensors_[index].first + r * row_bytes, tensor.columns, to);
+      for (std::size_t r = 0; r < tensor.rows; ++r)
+        format.dequantize(tensors_[index].first + r * row_bytes, tensor.columns,
+                          to + r * columns + before);
+      before += tensor.columns;
     }
   }
+}
+
+// Says where the tiles of each run are, in the order in which the runs were planned.
+void Executable::place_tiles() {
+  auto slice = weights_.slices().begin();
+  for (Compiled& node : nodes_)
+    for (std::size_t g = 0; g < node.groups; ++g)
+      for (std::vector<TileRun>& runs : node.tiles) {
+        const std::size_t count = runs.size() / node.groups;
+        for (std::size_t i = g * count; i < (g + 1) * count; ++i) {
+          runs[i].tiles = (slice++)->tiles;
+          if (is_packed_) runs[i].num_packed = tiles_of(runs[i].rows);
+        }
+      }
 }
 
 void Executable::make_shares(const Layout& layout) {
@@ -309,7 +349,7 @@ void Executable::make_shares(const Layout& layout) {
     return offset == kAbsent ? nullptr : values_.data() + offset;
   };
   step_ = arrays_.step();
-  auto slice = weights_.slices().begin();
+  place_tiles();
   for (std::size_t n = 0; n < nodes_.size(); ++n) {
     const Node& node = program_.nodes[n];
     Compiled& compiled = nodes_[n];
@@ -319,13 +359,15 @@ void Executable::make_shares(const Layout& layout) {
       for (std::size_t i = 0; i < node.inputs.size(); ++i)
         share.input[i] = memory_of(node.inputs[i]);
       share.output = memory_of(node.outputs[0]);
+      if (node.outputs.size() > 1) share.second_output = memory_of(node.outputs[1]);
       for (std::size_t s = 0; s < node.weights.size(); ++s) {
         const auto& tensors = node.weights[s];
         const WeightForm form = node.kind->weights[s].form;
         if (tensors.empty()) continue;
         if (form == WeightForm::kLookup) share.table = tensors_[tensors[0]].first;
-        if (const auto found = layout.parameters.find(tensors);
-            found != layout.parameters.end() && form != WeightForm::kMatrices)
+        if (const auto found = layout.parameters.find(tensors); found != layout.parameters.end() &&
+                                                                form != WeightForm::kMatrices &&
+                                                                form != WeightForm::kStack)
           share.parameters[s] = reinterpret_cast<float*>(parameters_.data() + found->second);
       }
       if (node.cache != kAbsent)
@@ -334,13 +376,10 @@ void Executable::make_shares(const Layout& layout) {
       share.shared = shared_.data();
       share.prepared = compiled.prepared.data();
       if (compiled.tiles.empty()) continue;
-      for (TileRun& run : compiled.tiles[t]) {
-        run.tiles = (slice++)->tiles;
-        if (is_packed_) run.num_packed = tiles_of(run.rows);
-        share.num_tiles += tiles_of(run.rows);
-      }
       share.runs = compiled.tiles[t].data();
-      share.num_runs = compiled.tiles[t].size();
+      share.num_runs = compiled.tiles[t].size() / compiled.groups;
+      for (std::size_t i = 0; i < share.num_runs; ++i)
+        share.num_tiles += tiles_of(share.runs[i].rows);
       share.claims = compiled.claims.get();
       share.of_threads = compiled.shares.data();
     }

@@ -83,6 +83,7 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
     std::size_t sent_columns;  // of a row, to other ranks; 0: exchanges nothing
     std::vector<PreparedKind> prepared;
     std::vector<std::vector<TileRun>> tiles;  // by thread
+    std::size_t groups = 0;                   // of tiles; of stacks, one for each expert
     std::vector<Share> shares;                // by thread
     std::unique_ptr<TileClaims[]> claims;     // by thread; null where there are no tiles
   };
@@ -93,12 +94,14 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   Layout plan();
   void plan_caches(Layout& layout) const;
   Share share_of(const Node& node, const Layout& layout) const;
-  void plan_products(std::size_t node, Layout& layout);
+  void plan_products(std::size_t node);
+  void plan_scratch(std::size_t node, Layout& layout) const;
   void plan_parameters(std::size_t node, Layout& layout);
   void add_up(const Layout& layout, bool is_packed);
   void require_memory() const;
   void allocate(const Layout& layout);
   void fill_parameters(const Layout& layout);
+  void place_tiles();
   void make_shares(const Layout& layout);
   // Packs some of what is left after a step, unless it was the first.
   void pack_after_step(Team::Clock::duration taken);

@@ -36,14 +36,15 @@ std::string beyond(const NodeKind& kind) {
   };
   if (kind.inputs.size() > kMostInputs) return more_than(kMostInputs, "inputs");
   if (kind.weights.size() > kMostWeights) return more_than(kMostWeights, "weights");
-  if (kind.outputs.size() > 1) return more_than(1, "output");
-  if (count(WeightForm::kMatrices) > 1) return more_than(1, "slot of matrices");
+  if (kind.outputs.size() > 2) return more_than(2, "outputs");
+  if (count(WeightForm::kMatrices) + count(WeightForm::kStack) > 1)
+    return more_than(1, "slot of matrices");
   if (count(WeightForm::kLookup) > 1) return more_than(1, "table");
   for (const WeightSlot& slot : kind.weights)
     if (slot.need == Need::kOptional &&
-        (slot.form == WeightForm::kMatrices || slot.form == WeightForm::kLookup))
+        (slot.form == WeightForm::kMatrices || slot.form == WeightForm::kStack ||
+         slot.form == WeightForm::kLookup))
       return text("optional matrices (", slot.name, ")");
-  if (count(WeightForm::kStack) > 0) return "matrices that an input chooses";
   if (kind.cache.form == CacheForm::kState) return "a state";
   if (kind.has_cache() && std::strcmp(kind.cache.sizes[1], kind.cache.sizes[2]) != 0)
     return "values of another size than keys";

@@ -1,5 +1,6 @@
 #include "decode/executor/packed_weights.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -33,8 +34,22 @@ void read_lines(const unsigned char* from, std::size_t bytes) {
 const std::vector<std::size_t>* matrices_of(const Node& node) {
   const auto& slots = node.kind->weights;
   for (std::size_t s = 0; s < slots.size(); ++s)
-    if (slots[s].form == WeightForm::kMatrices) return &node.weights[s];
+    if (slots[s].form == WeightForm::kMatrices || slots[s].form == WeightForm::kStack)
+      return &node.weights[s];
   return nullptr;
+}
+
+std::vector<std::vector<TensorPlane>> matrix_groups(const Program& program, const Node& node) {
+  const auto& slots = node.kind->weights;
+  const bool has_stacks = std::any_of(slots.begin(), slots.end(), [](const WeightSlot& slot) {
+    return slot.form == WeightForm::kStack;
+  });
+  std::vector<std::vector<TensorPlane>> groups(has_stacks ? node.planes : 1);
+  std::size_t next = 0;
+  for (const std::size_t tensor : *matrices_of(node))
+    for (std::size_t plane = 0; plane < program.tensors[tensor].planes; ++plane)
+      groups[next++ % groups.size()].push_back({tensor, plane});
+  return groups;
 }
 
 const WeightFormat& format_of(const Tensor& tensor) {
@@ -58,7 +73,9 @@ std::string packed_layout(const Program& program) {
     if (const auto* matrices = matrices_of(node))
       for (std::size_t index : *matrices) {
         const Tensor& matrix = program.tensors[index];
-        layout += text(" ", matrix.type->name, " ", matrix.rows, "x", matrix.columns);
+        layout += text(" ", matrix.type->name, " ");
+        if (matrix.dimensions == 3) layout += text(matrix.planes, "x");
+        layout += text(matrix.rows, "x", matrix.columns);
       }
   return layout;
 }

@@ -21,8 +21,15 @@ struct PackedPiece {
   std::shared_ptr<const void> owner;
 };
 
-// The tensors of the slot of matrices of a node; null where it has none.
+// The tensors of the slot of matrices or stacks of a node; null where it has none.
 const std::vector<std::size_t>* matrices_of(const Node& node);
+
+// A matrix of a tensor, which may have several.
+struct TensorPlane {
+  std::size_t tensor, plane;
+};
+// The matrices of a node that are one below the other: all, or those of each expert.
+std::vector<std::vector<TensorPlane>> matrix_groups(const Program& program, const Node& node);
 
 // How the rows of a tensor are packed and multiplied here. Throws Error where they cannot be.
 const WeightFormat& format_of(const Tensor& tensor);

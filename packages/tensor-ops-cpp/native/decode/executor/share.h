@@ -84,7 +84,7 @@ struct TileRun {
   std::size_t prepared_offset;  // of this kind of activations within a prepared row
   std::size_t tile_bytes;
   unsigned char* tiles;
-  std::size_t first, rows;  // columns of the output
+  std::size_t first, rows;  // columns of the output; of a stack, of what one expert gives
 
   // While a matrix is not packed as a whole: its first tiles are, and those behind are packed into
   // scratch whenever they are multiplied.
@@ -126,7 +126,7 @@ struct PreparedKind {
   std::size_t offset;
 };
 
-constexpr std::size_t kMostInputs = 2, kMostWeights = 5;
+constexpr std::size_t kMostInputs = 2, kMostWeights = 6;
 
 struct Share;
 // Writes one row of what a node gives.
@@ -142,6 +142,7 @@ struct alignas(64) Share {
   const void* input[kMostInputs];  // null where not given
   std::size_t input_columns[kMostInputs];
   void* output;
+  void* second_output;                    // null where there is none
   std::size_t columns;                    // of the output
   const std::int64_t* attributes;         // the bits of each; see attributes_as()
   const float* parameters[kMostWeights];  // vectors and tables; null where not given
@@ -166,6 +167,8 @@ struct alignas(64) Share {
   const PreparedKind* prepared;
   std::size_t num_prepared, prepared_bytes;
   std::size_t tile_bytes;  // of the largest tile
+  // Of stacks, the runs of each expert follow those of the one before, and the numbers are those of
+  // one expert.
   const TileRun* runs;
   std::size_t num_runs, num_tiles;
   TileClaims* claims;       // by thread: which of its tiles are left

@@ -205,16 +205,27 @@ struct AttendedHead {
     for (std::size_t d = 0; d < size; ++d) values[d] = values[d] * share + more[d] * other;
   }
 
-  TENSOR_OPS_INLINE void finish(std::size_t size) const {
+  // The sink is a score without a value; null for none.
+  TENSOR_OPS_INLINE void finish(std::size_t size, const float* sink) const {
+    if (!sink) {
 #pragma omp simd
-    for (std::size_t d = 0; d < size; ++d) values[d] /= *sum;
+      for (std::size_t d = 0; d < size; ++d) values[d] /= *sum;
+      return;
+    }
+    const float top = *sink > *largest ? *sink : *largest;
+    const float share = exp_below(splat<Floats>(top - *largest))[0];
+    const float divisor = *sum * share + exp_below(splat<Floats>(top - *sink))[0];
+#pragma omp simd
+    for (std::size_t d = 0; d < size; ++d) values[d] = values[d] * share / divisor;
   }
 };
 
 // The same of a group of heads.
 class Attended {
  public:
-  TENSOR_OPS_INLINE Attended(const Sizes& sizes, const Partial& to) : sizes_(sizes), to_(to) {}
+  // sinks: of each head, or null.
+  TENSOR_OPS_INLINE Attended(const Sizes& sizes, const Partial& to, const float* sinks)
+      : sizes_(sizes), to_(to), sinks_(sinks) {}
 
   void add(const Partial& part) {
     for (std::size_t h = 0; h < sizes_.group(); ++h)
@@ -224,7 +235,8 @@ class Attended {
   }
 
   void finish() const {
-    for (std::size_t h = 0; h < sizes_.group(); ++h) head(h).finish(sizes_.head);
+    for (std::size_t h = 0; h < sizes_.group(); ++h)
+      head(h).finish(sizes_.head, sinks_ ? sinks_ + h : nullptr);
   }
 
  private:
@@ -234,6 +246,7 @@ class Attended {
 
   const Sizes& sizes_;
   const Partial to_;
+  const float* const sinks_;
   bool is_first_ = true;
 };
 

@@ -131,8 +131,8 @@ class TokensTogether {
         .add(is_first, results(head), memory_[layout_.largest + head], memory_[layout_.sums + head],
              sizes_.head);
   }
-  TENSOR_OPS_INLINE void finish(std::size_t head, float* values) const {
-    attended(head, values).finish(sizes_.head);
+  TENSOR_OPS_INLINE void finish(std::size_t head, float* values, const float* sink) const {
+    attended(head, values).finish(sizes_.head, sink);
   }
 
  private:

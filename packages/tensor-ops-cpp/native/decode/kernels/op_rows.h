@@ -7,7 +7,7 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 
 extern const KernelTable rms_norm_kernels, layer_norm_kernels, silu_mul_kernels, gelu_mul_kernels,
-    rope_kernels;
+    rope_kernels, softmax_kernels;
 
 namespace {
 

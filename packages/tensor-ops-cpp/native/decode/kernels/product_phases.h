@@ -8,6 +8,35 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
+// Packs tiles of which not all are packed, at most two, into scratch.
+inline const unsigned char* pack_tiles(const decode::TileRun& run, std::size_t tile,
+                                       std::size_t count, std::size_t columns,
+                                       unsigned char* packed) {
+  for (std::size_t i = 0; i < count; ++i) {
+    unsigned char* const to = packed + i * run.tile_bytes;
+    if (tile + i < run.num_packed)
+      __builtin_memcpy(to, run.tiles + (tile + i) * run.tile_bytes, run.tile_bytes);
+    else
+      run.pack_tile(tile + i, columns, to);
+  }
+  return packed;
+}
+
+// Where `count` tiles from `tile` on are packed, one behind the other.
+TENSOR_OPS_INLINE const unsigned char* packed_tiles(const decode::TileRun& run, std::size_t tile,
+                                                    std::size_t count, std::size_t columns,
+                                                    unsigned char* scratch) {
+  if (tile + count <= run.num_packed) return run.tiles + tile * run.tile_bytes;
+  return pack_tiles(run, tile, count, columns, scratch);
+}
+
+// How many of the tiles from `tile` to `end` are multiplied together: all that are packed, or two.
+TENSOR_OPS_INLINE std::size_t tiles_together(const decode::TileRun& run, std::size_t tile,
+                                             std::size_t end) {
+  const std::size_t packed = run.num_packed < end ? run.num_packed : end;
+  return tile + 1 < packed ? packed - tile : 2;
+}
+
 // The identity: a kind of product that changes nothing in its sums before biases are added.
 template <std::size_t bias_slot>
 struct Sums {
@@ -76,28 +105,6 @@ class ProductPhases {
       first = behind;
     }
   }
-  // Where `count` tiles from `tile` on are packed, one behind the other.
-  static TENSOR_OPS_INLINE const unsigned char* packed_tiles(const decode::Share& share,
-                                                             const decode::ProductScratch& scratch,
-                                                             const decode::TileRun& run,
-                                                             std::size_t tile, std::size_t count) {
-    if (tile + count <= run.num_packed) return run.tiles + tile * run.tile_bytes;
-    return pack_tiles(share, scratch, run, tile, count);
-  }
-  static const unsigned char* pack_tiles(const decode::Share& share,
-                                         const decode::ProductScratch& scratch,
-                                         const decode::TileRun& run, std::size_t tile,
-                                         std::size_t count) {
-    unsigned char* const packed = scratch.tiles.in(share.own);
-    for (std::size_t i = 0; i < count; ++i) {
-      unsigned char* const to = packed + i * run.tile_bytes;
-      if (tile + i < run.num_packed)
-        __builtin_memcpy(to, run.tiles + (tile + i) * run.tile_bytes, run.tile_bytes);
-      else
-        run.pack_tile(tile + i, share.product_columns, to);
-    }
-    return packed;
-  }
   // Returns how many it multiplied: all that are packed, and others by two.
   static std::size_t multiply_whole_tiles(const decode::Share& share,
                                           const decode::ProductScratch& scratch,
@@ -105,15 +112,15 @@ class ProductPhases {
                                           std::size_t end) {
     std::size_t tile = begin;
     while (tile + 1 < end) {
-      const std::size_t packed = run.num_packed < end ? run.num_packed : end;
-      const std::size_t count = tile + 1 < packed ? packed - tile : 2;
+      const std::size_t count = tiles_together(run, tile, end);
       const std::size_t column = run.first + tile * kTileRows;
       float* const out = share.out() + column;
       run.kernel->for_tokens(share.rows)
-          .multiply_tiles(packed_tiles(share, scratch, run, tile, count), run.tile_bytes, count,
-                          share.product_columns,
-                          prepared_rows(share, scratch) + run.prepared_offset, share.prepared_bytes,
-                          share.rows, scratch.results.in(share.own), out, share.columns);
+          .multiply_tiles(
+              packed_tiles(run, tile, count, share.product_columns, scratch.tiles.in(share.own)),
+              run.tile_bytes, count, share.product_columns,
+              prepared_rows(share, scratch) + run.prepared_offset, share.prepared_bytes, share.rows,
+              scratch.results.in(share.own), out, share.columns);
       finish(share, out, share.columns, column, count * kTileRows);
       tile += count;
     }
@@ -129,9 +136,9 @@ class ProductPhases {
     float* const out = is_whole ? share.out() + column : part;
     const std::size_t stride = is_whole ? share.columns : kTileRows;
     run.kernel->for_tokens(share.rows)
-        .multiply(packed_tiles(share, scratch, run, tile, 1), share.product_columns,
-                  prepared_rows(share, scratch) + run.prepared_offset, share.prepared_bytes,
-                  share.rows, out, stride);
+        .multiply(packed_tiles(run, tile, 1, share.product_columns, scratch.tiles.in(share.own)),
+                  share.product_columns, prepared_rows(share, scratch) + run.prepared_offset,
+                  share.prepared_bytes, share.rows, out, stride);
     finish(share, out, stride, column, is_whole ? kTileRows : left);
   }
 

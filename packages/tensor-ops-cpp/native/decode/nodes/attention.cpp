@@ -120,7 +120,13 @@ class Attention {
     return shared_.parts.in(share_.shared) + number * layout_of_part_.floats;
   }
   TENSOR_OPS_INLINE Attended attended(std::size_t pair) const {
-    return {sizes_, {out(pair), own_.largest.in(share_.own), own_.sums.in(share_.own)}};
+    return {sizes_, {out(pair), own_.largest.in(share_.own), own_.sums.in(share_.own)},
+            sinks_of(pair)};
+  }
+  // Those of the heads of a pair's query; null where there are none.
+  TENSOR_OPS_INLINE const float* sinks_of(std::size_t pair) const {
+    const float* const sinks = share_.parameters[AttentionNode::kSinks];
+    return sinks ? sinks + ranges_.kv_head(pair) * sizes_.group() : nullptr;
   }
 
   // Computes ranges by their numbers among all ranges of all pairs. The thread that finishes the
@@ -195,8 +201,10 @@ class Attention {
         together.add_to(head, range == 0, values);
       });
     }
-    for_heads(first, tokens,
-              [&](std::size_t head, float* values) { together.finish(head, values); });
+    const float* const sinks = sinks_of(first);
+    for_heads(first, tokens, [&](std::size_t head, float* values) {
+      together.finish(head, values, sinks ? sinks + head % group : nullptr);
+    });
   }
 
   // visit(number among the heads of the tokens, result)

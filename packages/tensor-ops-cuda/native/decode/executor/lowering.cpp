@@ -157,6 +157,7 @@ class Lowering {
   void add_product(const Phase& phase) {
     const std::size_t n = phase.main;
     const Node& node = program_.nodes[n];
+    const auto product = product_kind(n);  // which has slots for matrices and for biases
     const auto slot_of = [&](WeightForm form) {
       const auto& slots = node.kind->weights;
       return static_cast<std::size_t>(
@@ -166,7 +167,7 @@ class Lowering {
     };
     if (!node.weights[slot_of(WeightForm::kBiases)].empty()) refuse(n, "products without a bias");
     LoweredPhase& added = add(n, DevicePhase::kProduct);
-    added.phase.product = product_kind(n);
+    added.phase.product = product;
     const std::size_t bytes = node.attributes.size() * sizeof node.attributes[0];
     if (bytes > sizeof added.phase.attributes) refuse(n, "products of at most two attributes");
     std::copy(node.attributes.begin(), node.attributes.end(), added.phase.attributes);
@@ -276,6 +277,7 @@ class Lowering {
       refuse(n, "attention without norms of queries and keys");
     if (!node.weights[AttentionNode::kQueryScale].empty())
       refuse(n, "attention without a scale of queries by their positions");
+    if (!node.weights[AttentionNode::kSinks].empty()) refuse(n, "attention without sinks");
     if (attributes.soft_cap != 0) refuse(n, "attention without a soft cap");
     if (attributes.head_size % 8 != 0 || attributes.head_size > kMostHeadSize)
       refuse(n, "heads of a multiple of 8 elements, at most ", kMostHeadSize, ", got ",

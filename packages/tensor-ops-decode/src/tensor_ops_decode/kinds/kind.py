@@ -79,8 +79,11 @@ FORMS = {
     "matrices": 2,  # one or more, one below the other, for products
     "biases": 1,  # one vector for each matrix of another slot
     "stack": 3,  # matrices of one size for products, which the numbers of an input choose from
+    "stack_biases": 2,  # a matrix for each stack of a slot, with a row for each of its matrices
 }
-Form: TypeAlias = Literal["vector", "table", "lookup", "matrices", "biases", "stack"]
+Form: TypeAlias = Literal[
+    "vector", "table", "lookup", "matrices", "biases", "stack", "stack_biases"
+]
 
 #: What a node does to its rows, as far as executors may run it together with others, and ranks may
 #: divide it.
@@ -101,12 +104,13 @@ class Weight:
     Attributes
     ----------
     name : str
-    form : {"vector", "table", "lookup", "matrices", "biases", "stack"}
-        See `FORMS`.
+    form : str
+        One of `FORMS`.
     rows, columns, planes : str
-        Sizes: of many tensors the rows of all; of a stack `planes` is how many matrices it has.
+        Sizes: of many tensors those of all, joined along `axis`; of a stack `planes` is how many
+        matrices it has. A stack may be one tensor, or several whose matrices follow one another.
     of : str
-        Of biases: the slot of the matrices.
+        Of biases: the slot of the matrices or stacks.
     chosen_by : str
         Of a lookup and of a stack: the int32 input whose numbers choose.
     optional : bool
@@ -129,7 +133,12 @@ class Weight:
     @property
     def many(self) -> bool:
         """Whether it takes more than one tensor."""
-        return self.form in ("matrices", "biases")
+        return self.form in ("matrices", "biases", "stack", "stack_biases")
+
+    @property
+    def axis(self) -> int:
+        """The axis along which the tensors of a slot follow one another."""
+        return 1 if self.form in ("stack", "stack_biases") else 0
 
     @property
     def is_table(self) -> bool:
@@ -351,6 +360,13 @@ class Kind:
         """The attribute that says how many positions a token reads; "" if there is none."""
         return self.cache.window if isinstance(self.cache, KeysAndValues) else ""
 
+    def num_planes(
+        self, slot: Weight, attributes: Mapping[str, Any], shape: tuple[int, ...]
+    ) -> int:
+        """Return how many matrices each stack of a slot has, whose first tensor has a shape."""
+        named = (attributes[each.name] for each in self.attributes if each.letter == slot.planes)
+        return next(named, shape[0])
+
     def _check_sizes(self, given: Collection[str], *, is_all: bool) -> None:
         """Raise a ValueError if a size has a letter that nothing decides.
 
@@ -380,12 +396,13 @@ class Kind:
     def _check_links(self) -> None:
         """Raise a ValueError if a slot names another that is not there, or of another form."""
         integers = {given.name for given in self.inputs if given.dtype == "int32" and given.below}
-        matrices = {weight.name for weight in self.weights if weight.form == "matrices"}
+        of_form = {weight.name: weight.form for weight in self.weights}
         for weight in self.weights:
             chooses = weight.form in ("lookup", "stack")
             if weight.chosen_by not in (integers if chooses else {""}):
                 raise ValueError(f"{self.name}: {weight.name} is chosen by no int32 input")
-            if weight.of not in (matrices if weight.form == "biases" else {""}):
+            multiplied = {"biases": "matrices", "stack_biases": "stack"}.get(weight.form)
+            if of_form.get(weight.of) != multiplied or bool(weight.of) != bool(multiplied):
                 raise ValueError(f"{self.name}: {weight.name} belongs to no matrices")
         optional = {weight.name for weight in self.weights if weight.optional}
         if not optional.issuperset(name for names in self.together for name in names):

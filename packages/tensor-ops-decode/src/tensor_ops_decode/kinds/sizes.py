@@ -50,14 +50,15 @@ def new_letter(size: str, known: Set[str]) -> str | None:
 
     Raises ValueError if the size has a letter that nothing decides.
 
-    >>> new_letter("2F", {"H"})
-    'F'
+    >>> new_letter("2F", {"H"}), new_letter("KH", {"K"})
+    ('F', 'H')
     """
-    if letters_in(size) <= known:
+    unknown = [letter for _, letters in _terms(size) for letter in letters if letter not in known]
+    if not unknown:
         return None
-    if len(_terms(size)) > 1 or len(_terms(size)[0][1]) > 1:
+    if len(_terms(size)) > 1 or len(unknown) > 1:
         raise ValueError(f"the size {size!r} has letters that no slot before decides")
-    return size[-1]
+    return unknown[0]
 
 
 class DimensionVariables:
@@ -75,7 +76,8 @@ class DimensionVariables:
         """Raise a ProgramError unless a number is what a size says; `what` has it, in words."""
         letter = new_letter(size, self._value.keys())
         if letter is not None:
-            ((factor, _),) = _terms(size)
+            ((factor, letters),) = _terms(size)
+            factor *= math.prod(self._value[each] for each in letters if each != letter)
             if given % factor:
                 raise ProgramError(
                     f"{self._where}: the {what} must be a multiple of {factor}, got {given}"

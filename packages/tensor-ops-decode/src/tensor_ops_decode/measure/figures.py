@@ -63,7 +63,7 @@ class Stage(NamedTuple):
             kind, nodes = kinds_of_phase(program, phase), [program.nodes[each] for each in phase]
             of_steps = [step.profile.work[:, [*phase]].sum(axis=1).mean() for step in steps]
             seconds = sum(of_steps) / tokens
-            weights = len(steps) * sum(_weights(program, node) for node in nodes)
+            weights = sum(_weights(program, node, step.tokens) for node in nodes for step in steps)
             caches = sum(
                 cache_bytes_read(program, node, step.context) for node in nodes for step in steps
             )
@@ -166,6 +166,6 @@ def node_times(program: Program, steps: Sequence[ProfiledStep]) -> list[dict[str
     ]
 
 
-def _weights(program: Program, node: Node) -> int:
-    """Return the bytes of weights that a token reads in a node."""
-    return sum(weight_bytes_read(program, node).values())
+def _weights(program: Program, node: Node, num_tokens: int = 1) -> int:
+    """Return the bytes of weights that so many tokens of a step read in a node."""
+    return sum(weight_bytes_read(program, node, num_tokens).values())

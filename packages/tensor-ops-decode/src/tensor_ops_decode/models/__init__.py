@@ -7,7 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from tensor_ops_decode.models import gemma, granite, llama, mistral3, olmo, phi3, qwen, smollm3
+from tensor_ops_decode.models import (
+    gemma,
+    glm,
+    gpt_oss,
+    granite,
+    llama,
+    mistral3,
+    olmo,
+    phi3,
+    qwen,
+    smollm3,
+)
 from tensor_ops_decode.models.decoder import Decoder
 from tensor_ops_decode.models.settings import ModelSettings
 from tensor_ops_decode.weights import FileFormatError, Weights
@@ -23,6 +34,8 @@ FAMILIES = (
     *gemma.FAMILIES,
     *granite.FAMILIES,
     *olmo.FAMILIES,
+    *glm.FAMILIES,
+    *gpt_oss.FAMILIES,
 )
 
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "expert_count")
@@ -54,7 +67,7 @@ def decoder_of(files: Weights) -> Decoder:
     family = families.get(architecture) if isinstance(architecture, str) else None
     # transformers' classes of these families read none of the settings of experts and modalities.
     if family is None or is_gguf:
-        _refuse_kind(settings)
+        _refuse_kind(settings, may_have_experts=family is not None and family.may_have_experts)
     _refuse_quantization(settings)
     if family is None:
         raise FileFormatError(
@@ -79,14 +92,15 @@ def _plain(value: Any) -> Any:
     return begin.tolist() if isinstance(begin, np.ndarray) else begin
 
 
-def _refuse_kind(settings: ModelSettings) -> None:
-    """Raise a FileFormatError for mixtures of experts, and for models of more than text."""
+def _refuse_kind(settings: ModelSettings, *, may_have_experts: bool) -> None:
+    """Raise a FileFormatError for unknown mixtures of experts, and for models of more than text."""
     values = settings.values
     for name in _EXPERTS:
-        if values.get(name):
+        if values.get(name) and not may_have_experts:
+            mixtures = ", ".join(each.name for each in FAMILIES if each.may_have_experts)
             raise FileFormatError(
-                f"{settings.where}: {name} is {values[name]!r:.80}; mixtures of experts are not "
-                "supported, only dense models"
+                f"{settings.where}: {name} is {values[name]!r:.80}; of mixtures of experts only "
+                f"{mixtures} are supported"
             )
     for name in _MODALITIES:
         if values.get(name):

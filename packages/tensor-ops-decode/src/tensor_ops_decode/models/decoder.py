@@ -1,14 +1,16 @@
 """A decoder-only transformer: its sizes, the names of its tensors, and its program."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from tensor_ops_decode.models.experts import Experts
 from tensor_ops_decode.models.rope import Rope
 from tensor_ops_decode.models.settings import ModelSettings
 from tensor_ops_decode.program import Cache, Limits, Program, Tensor
 from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.weights import FileFormatError, Weights
+from tensor_ops_decode.weights.transforms import transformed_shape
 
 __all__ = ["GGUF_NAMES", "HUGGING_FACE_NAMES", "Decoder", "Family", "program_of"]
 
@@ -55,7 +57,12 @@ class Decoder:
         As `GGUF_NAMES`. What a model has beside that has a name too: ``qkv`` and ``gate_up``
         instead of their parts, ``q_norm`` and ``k_norm`` for norms of queries and keys, and
         ``attention_post_norm`` and ``mlp_post_norm`` for norms before the residual is added. A
-        model may be without ``attention_norm`` and ``mlp_norm``.
+        model may be without ``attention_norm`` and ``mlp_norm``. Whole names, with what stands
+        behind the point, have ``sinks`` for a score of each head that has no value, biases of
+        ``router_bias`` that are for the choice of experts alone, and ``expert_gate_bias``,
+        ``expert_up_bias`` and ``expert_down_bias``.
+    transforms : mapping of str to tuple of str
+        What is done to tensors of experts on their way from the file, by what they are.
     norms_rows : bool
         Whether the norms of queries and keys are of all heads together, and not of each.
     hidden, layers, heads, kv_heads, head_size, intermediate, vocabulary, context : int
@@ -70,8 +77,8 @@ class Decoder:
         The factor of the scores.
     is_tied : bool
         Whether the head is the embedding.
-    activation : {"silu_mul", "gelu_mul"}
-        The gelu is the approximation by tanh.
+    activation : str
+        The kind of node, with the attributes `activation_settings`.
     biases : tuple of str
         The matrices of a layer that have a bias.
     may_have_biases : bool
@@ -82,6 +89,10 @@ class Decoder:
         The soft caps of scores and of logits; 0 for none.
     norm_transform : tuple of str
         What is done to the weights of norms.
+    experts : Experts or None
+        Of a mixture of experts.
+    further_layers : int
+        How many layers files may have behind the last one, which are not part of the model.
     """
 
     names: Mapping[str, str]
@@ -100,12 +111,16 @@ class Decoder:
     is_tied: bool
     rotation: str = "halves"
     activation: str = "silu_mul"
+    activation_settings: Mapping[str, Any] = field(default_factory=dict)
+    transforms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     biases: tuple[str, ...] = ()
     may_have_biases: bool = False
     embedding_scale: float = 1.0
     attention_cap: float = 0.0
     logit_cap: float = 0.0
     norm_transform: tuple[str, ...] = ()
+    experts: Experts | None = None
+    further_layers: int = 0
     norms_rows: bool = False
     residual_scale: float = 1.0
     logit_scale: float = 1.0
@@ -132,6 +147,8 @@ class Family:
         The settings that its configuration class has where config.json says nothing.
     from_gguf, from_hugging_face : callable
         Return its `Decoder`, of the files and of what they say about it.
+    may_have_experts : bool
+        Whether GGUF files of its architecture may be mixtures of experts.
     within : str
         The object of config.json that has the settings; "" where that is the whole.
     """
@@ -142,6 +159,7 @@ class Family:
     defaults: Mapping[str, Any]
     from_gguf: Callable[[Weights, ModelSettings], Decoder]
     from_hugging_face: Callable[[Weights, ModelSettings], Decoder]
+    may_have_experts: bool = False
     within: str = ""
 
 
@@ -156,10 +174,14 @@ def program_of(
     """
     program = _Assembly(decoder, files, limits, cache_dtype).program()
     start = decoder.names["layer"].partition("{")[0]
+    further = range(decoder.layers, decoder.layers + decoder.further_layers)
+    of_further = tuple(decoder.names["layer"].format(layer) for layer in further)
     # Some files have what rotations are computed from.
     ignored = ("rotary_emb.", "rot_embd.", *([] if decoder.may_have_biases else [".bias"]))
+    used = {tensor.source.get("tensor") for tensor in program.tensors.values()}
     for name in files.names:
-        is_used = name in program.tensors or any(part in name for part in ignored)
+        is_used = name in used or any(part in name for part in ignored)
+        is_used = is_used or name.startswith(of_further)
         if name.startswith(start) and not is_used:
             raise FileFormatError(
                 f"{files.path}: tensor {name!r} has no place in this family of models"
@@ -177,7 +199,7 @@ class _Assembly:
 
     def program(self) -> Program:
         decoder, builder = self.decoder, self.builder
-        further = self.name("o", decoder.layers)
+        further = self.name("o", decoder.layers + decoder.further_layers)
         if further in self.known:
             raise FileFormatError(
                 f"{self.files.path}: there is a tensor {further!r}, but the model has only "
@@ -234,6 +256,8 @@ class _Assembly:
             qkv = builder.add("qk_norm", {"qkv": qkv}, norms, eps, output=f"{prefix}qk_norm")
         else:
             weights |= norms
+        if "sinks" in decoder.names:
+            weights["sinks"] = self.tensor(self.whole_name("sinks", layer), (heads,))
         attended = builder.add(
             "attention",
             {"qkv": qkv},
@@ -256,14 +280,69 @@ class _Assembly:
 
     def mlp(self, layer: int, x: str) -> str:
         decoder = self.decoder
+        if decoder.experts is not None and decoder.experts.layers[layer]:
+            return self.mixture(layer, x, decoder.experts)
         parts = {"gate": decoder.intermediate, "up": decoder.intermediate}
         gate_up = self.projected("gate_up", parts, "mlp_norm", x, layer)
-        attributes = {"approximate": "tanh"} if decoder.activation == "gelu_mul" else None
-        hidden = self.builder.add(
-            decoder.activation, {"x": gate_up}, None, attributes, output=f"layer.{layer}.hidden"
-        )
+        hidden = self.gated(gate_up, f"layer.{layer}.hidden")
         down = self.linear("down", {"down": decoder.hidden}, layer, decoder.intermediate)
         return self.added(hidden, down, x, layer, "mlp_post_norm", "output")
+
+    def mixture(self, layer: int, x: str, experts: Experts) -> str:
+        """Add the MLPs of the experts that are chosen for a token, and of one that always is."""
+        add, hidden, prefix = self.builder.add, self.decoder.hidden, f"layer.{layer}."
+        normed = self.normalised("mlp_norm", x, layer, f"{prefix}mlp_norm")
+        rows = {"expert_gate": experts.intermediate, "expert_up": experts.intermediate}
+        weights, chosen = self.routed("router", normed, layer, experts.routing, experts.count)
+        of = {"num_experts": experts.count, "input_parts": 1, "output_parts": 2}
+        stacks = self.stacks("expert_gate_up", rows, layer, hidden)
+        inputs = {"x": normed, "chosen": chosen}
+        y = add("expert_linear", inputs, stacks, of, output=f"{prefix}experts.gate_up")
+        y = self.gated(y, f"{prefix}experts.hidden")
+        of |= {"input_parts": experts.chosen, "output_parts": 1}
+        rows = {"expert_down": hidden}
+        stacks = self.stacks("expert_down_stack", rows, layer, experts.intermediate)
+        inputs = {"x": y, "chosen": chosen}
+        y = add("expert_linear", inputs, stacks, of, output=f"{prefix}experts.down")
+        y = add("combine", {"weights": weights, "x": y}, output=f"{prefix}experts")
+        if experts.shared:
+            shared = self.shared_expert(layer, normed, experts.shared)
+            y = add("add", {"a": y, "b": shared}, output=f"{prefix}mixture")
+        return add("add", {"a": y, "b": x}, output=f"{prefix}output")
+
+    def routed(
+        self, role: str, x: str, layer: int, of: Mapping[str, Any], count: int
+    ) -> tuple[str, str]:
+        """Add the choice of experts; return their weights and numbers."""
+        name = f"layer.{layer}.{role}"
+        logits = self.linear(role, {role: count}, layer)
+        logits = self.builder.add("linear", {"x": x}, logits, output=f"{name}.logits")
+        bias = {}
+        if f"{role}_bias" in self.decoder.names:
+            bias = {"bias": self.tensor(self.whole_name(f"{role}_bias", layer), (count,))}
+        outputs = {"weights": f"{name}.weights", "chosen": f"{name}.chosen"}
+        self.builder.add("route", {"x": logits}, bias, of, output=outputs)
+        return outputs["weights"], outputs["chosen"]
+
+    def shared_expert(self, layer: int, x: str, columns: int) -> str:
+        prefix = f"layer.{layer}.shared"
+        rows = {"shared_gate": columns, "shared_up": columns}
+        gate_up = self.linear("shared_gate_up", rows, layer)
+        y = self.builder.add("linear", {"x": x}, gate_up, output=f"{prefix}.gate_up")
+        y = self.gated(y, f"{prefix}.hidden")
+        down = self.linear("shared_down", {"shared_down": self.decoder.hidden}, layer, columns)
+        y = self.builder.add("linear", {"x": y}, down, output=f"{prefix}.down")
+        if "shared_router" not in self.decoder.names:
+            return y
+        # Its gate is the weight of one expert that is always chosen.
+        of = Experts(1, 1, columns, (), "sigmoid", is_normalised=False).routing
+        weights, _ = self.routed("shared_router", x, layer, of, 1)
+        return self.builder.add("combine", {"weights": weights, "x": y}, output=prefix)
+
+    def gated(self, x: str, output: str) -> str:
+        decoder = self.decoder
+        attributes = decoder.activation_settings
+        return self.builder.add(decoder.activation, {"x": x}, None, attributes, output=output)
 
     def projected(self, name: str, rows: Mapping[str, int], norm: str, x: str, layer: int) -> str:
         """Add a norm, if the model has it, and a product with what it gives."""
@@ -307,8 +386,45 @@ class _Assembly:
             slots["bias"] = [self.tensor(biases[role], (rows[role],)) for role in rows]
         return slots
 
+    def stacks(
+        self, fused: str, rows: Mapping[str, int], layer: int, columns: int
+    ) -> dict[str, list[str]]:
+        """Return the slots ``weight`` and ``bias`` for the matrices of all experts.
+
+        The file may have them as one stack, `fused`, as stacks, or each by itself.
+        """
+        decoder, experts = self.decoder, self.decoder.experts
+        assert experts is not None
+        count = experts.count
+        whole = f"{decoder.names['layer'].format(layer)}{decoder.names.get(fused)}"
+        for name in (whole, f"{whole}.weight"):
+            if name in self.known and not decoder.transforms:
+                return {
+                    "weight": [self.typed(self.tensor(name, (count, sum(rows.values()), columns)))]
+                }
+        slots: dict[str, list[str]] = {"weight": []}
+        for role, n in rows.items():
+            if "{}" in decoder.names[role]:
+                each = (self.name(role, layer).format(expert) for expert in range(count))
+                found = [self.tensor(name, (n, columns)) for name in each]
+            else:
+                transforms = decoder.transforms.get(role, ())
+                name = self.name(role, layer)
+                # In memory they are no weights of a module, and so without that word.
+                name = name.removesuffix(".weight") if decoder.transforms else name
+                found = [self.tensor(name, (count, n, columns), transforms)]
+            slots["weight"] += map(self.typed, found)
+            if f"{role}_bias" in decoder.names:
+                transforms = decoder.transforms.get(f"{role}_bias", ())
+                name = self.whole_name(f"{role}_bias", layer)
+                slots.setdefault("bias", []).append(self.tensor(name, (count, n), transforms))
+        return slots
+
     def matrix(self, role: str, rows: int, columns: int, layer: int | None = None) -> str:
-        name = self.tensor(self.name(role, layer), (rows, columns))
+        return self.typed(self.tensor(self.name(role, layer), (rows, columns)))
+
+    def typed(self, name: str) -> str:
+        """Note the type of a matrix."""
         self.matrix_types.add(self.builder.type_of(name))
         return name
 
@@ -321,14 +437,20 @@ class _Assembly:
         prefix = "" if layer is None else names["layer"].format(layer)
         return f"{prefix}{names[role]}.{part}"
 
+    def whole_name(self, role: str, layer: int) -> str:
+        return f"{self.decoder.names['layer'].format(layer)}{self.decoder.names[role]}"
+
     def tensor(self, name: str, shape: tuple[int, ...], transform: tuple[str, ...] = ()) -> str:
         if name not in self.known:
             raise FileFormatError(f"{self.files.path}: tensor {name!r}, shape {shape}, is missing")
         found = self.files.header(name)
-        if found.shape != shape:
+        made = transformed_shape(found.shape, transform)
+        if made != shape:
+            words = f"{made} by {', '.join(transform)}" if made != found.shape else f"{made}"
             raise FileFormatError(
-                f"{found.file}: tensor {name!r} has shape {found.shape}, expected {shape}"
+                f"{found.file}: tensor {name!r} has shape {words}, expected {shape}"
             )
         kind = "f32" if "plus_one" in transform else found.type
         source = {"file": found.file, "tensor": name, "transform": list(transform)}
-        return self.builder.tensor(name, Tensor(kind, shape, source))
+        unique = f"{name}, {transform[-1]}" if made != found.shape else name
+        return self.builder.tensor(unique, Tensor(kind, shape, source))

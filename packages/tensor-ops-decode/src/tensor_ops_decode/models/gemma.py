@@ -51,6 +51,7 @@ _GEMMA3 = _GEMMA2 | {
     "sliding_window_pattern": 6,
     "final_logit_softcapping": None,
 }
+_GELU: Any = {"activation": "gelu_mul", "activation_settings": {"approximate": "tanh"}}
 _GGUF2 = GGUF_NAMES | {
     "attention_post_norm": "post_attention_norm",
     "mlp_post_norm": "post_ffw_norm",
@@ -66,7 +67,7 @@ _HUGGING_FACE3 = _HUGGING_FACE2 | {"q_norm": "self_attn.q_norm", "k_norm": "self
 
 def _gguf1(files: Weights, settings: ModelSettings, **given: Any) -> Decoder:
     scale = settings.size("embedding_length") ** 0.5
-    return gguf_decoder(files, settings, activation="gelu_mul", embedding_scale=scale, **given)
+    return gguf_decoder(files, settings, **_GELU, embedding_scale=scale, **given)
 
 
 def _gguf2(files: Weights, settings: ModelSettings) -> Decoder:
@@ -163,7 +164,7 @@ def _hugging_face(files: Weights, settings: ModelSettings, **given: Any) -> Deco
         files,
         settings,
         bias_flags=("attention_bias",),
-        activation="gelu_mul",
+        **_GELU,
         embedding_scale=settings.size("hidden_size") ** 0.5,
         norm_transform=("plus_one",),
         **given,

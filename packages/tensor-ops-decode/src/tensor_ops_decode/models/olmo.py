@@ -1,6 +1,7 @@
 """OLMo 2 and 3, whose norms are behind attention and MLP, and of whole rows of queries and keys.
 
 OLMo 3 has windows in three layers of four. The scaling of its rotation is for the others alone.
+OLMoE is a mixture of experts, with norms before its parts.
 """
 
 from dataclasses import replace
@@ -14,6 +15,12 @@ from tensor_ops_decode.models.checkpoint import (
     layer_windows,
 )
 from tensor_ops_decode.models.decoder import GGUF_NAMES, HUGGING_FACE_NAMES, Decoder, Family
+from tensor_ops_decode.models.experts import (
+    GGUF_EXPERTS,
+    HUGGING_FACE_EXPERTS,
+    gguf_experts,
+    hugging_face_experts,
+)
 from tensor_ops_decode.models.rope import gguf_rope
 from tensor_ops_decode.models.settings import ModelSettings
 from tensor_ops_decode.weights import FileFormatError, Weights
@@ -29,6 +36,16 @@ _OLMO2 = DEFAULTS | {
     "attention_bias": False,
 }
 _OLMO3 = _OLMO2 | {"rope_theta": 5e5, "sliding_window": 4096}
+_OLMOE = _OLMO2 | {
+    "hidden_size": 2048,
+    "intermediate_size": 2048,
+    "num_hidden_layers": 16,
+    "num_attention_heads": 16,
+    "max_position_embeddings": 4096,
+    "num_experts": 64,
+    "num_experts_per_tok": 8,
+    "norm_topk_prob": False,
+}
 _FIRST_NORMS = ("attention_norm", "mlp_norm")
 _GGUF = {role: name for role, name in GGUF_NAMES.items() if role not in _FIRST_NORMS} | {
     "q_norm": "attn_q_norm",
@@ -88,7 +105,36 @@ def _olmo3(files: Weights, settings: ModelSettings) -> Decoder:
     return _olmo2(files, settings, windows=windows, ropes=ropes)
 
 
+def _olmoe_gguf(files: Weights, settings: ModelSettings) -> Decoder:
+    inner = settings.size("feed_forward_length")
+    experts = gguf_experts(settings, inner, is_normalised=False)
+    norms = {role: _GGUF[role] for role in ("q_norm", "k_norm")}
+    names = GGUF_NAMES | norms | GGUF_EXPERTS
+    return gguf_decoder(files, settings, names=names, norms_rows=True, experts=experts)
+
+
+def _olmoe(files: Weights, settings: ModelSettings) -> Decoder:
+    settings.require("clip_qkv", None)
+    experts = hugging_face_experts(
+        settings,
+        "num_experts",
+        "num_local_experts",
+        intermediate=settings.size("intermediate_size"),
+        is_normalised=settings.flag("norm_topk_prob"),
+    )
+    norms = {role: _HUGGING_FACE[role] for role in ("q_norm", "k_norm")}
+    return hugging_face_decoder(
+        files,
+        settings,
+        names=HUGGING_FACE_NAMES | norms | HUGGING_FACE_EXPERTS,
+        norms_rows=True,
+        bias_flags=("attention_bias",),
+        experts=experts,
+    )
+
+
 FAMILIES = (
     Family("OLMo 2", "olmo2", "Olmo2ForCausalLM", _OLMO2, _gguf, _olmo2),
     Family("OLMo 3", "olmo2", "Olmo3ForCausalLM", _OLMO3, _gguf, _olmo3),
+    Family("OLMoE", "olmoe", "OlmoeForCausalLM", _OLMOE, _olmoe_gguf, _olmoe, True),
 )

@@ -61,8 +61,13 @@ class Rope:
         return self.long_frequencies or self.frequencies
 
 
-def gguf_rope(files: Weights, settings: ModelSettings, head_size: int) -> Rope:
-    """Return the rotation that a GGUF file describes."""
+def gguf_rope(
+    files: Weights, settings: ModelSettings, head_size: int, *, truncates: bool = True
+) -> Rope:
+    """Return the rotation that a GGUF file describes.
+
+    `truncates` says whether the pairs between which YaRN changes it are whole, which no file says.
+    """
     size = settings.size("rope.dimension_count", head_size)
     _check_pairs(settings, "rope.dimension_count", size, head_size, may_be_odd=False)
     base, factor = settings.number("rope.freq_base", 10000.0), 1.0
@@ -71,7 +76,7 @@ def gguf_rope(files: Weights, settings: ModelSettings, head_size: int) -> Rope:
     if kind == "linear":
         frequencies /= settings.number("rope.scaling.factor")
     elif kind == "yarn":
-        frequencies, factor = _gguf_yarn(settings, frequencies, base, size)
+        frequencies, factor = _gguf_yarn(settings, frequencies, base, size, truncates=truncates)
     elif kind not in ("none", "longrope"):
         raise FileFormatError(f"{settings.where}: rope.scaling.type {kind!r:.80} is not supported")
     if "rope_freqs.weight" in files.names:
@@ -208,7 +213,7 @@ def _yarn(
 
 
 def _gguf_yarn(
-    settings: ModelSettings, frequencies: Array, base: float, size: int
+    settings: ModelSettings, frequencies: Array, base: float, size: int, *, truncates: bool
 ) -> tuple[Array, float]:
     """Return the frequencies of YaRN, and the factor of cosines and sines."""
     settings.require("rope.scaling.yarn_ext_factor", 1.0)
@@ -217,8 +222,9 @@ def _gguf_yarn(
     factor = settings.number("rope.scaling.factor")
     fast = settings.number("rope.scaling.yarn_beta_fast", _FAST)
     slow = settings.number("rope.scaling.yarn_beta_slow", _SLOW)
-    low, high = _pairs_between(settings, original, (fast, slow), base, size)
-    pairs = np.floor(low), np.ceil(high)  # no file says that they are not to be whole
+    pairs = _pairs_between(settings, original, (fast, slow), base, size)
+    if truncates:
+        pairs = np.floor(pairs[0]), np.ceil(pairs[1])
     magnitude = settings.number("rope.scaling.yarn_attn_factor", _magnitude(factor))
     if in_all := settings.number_or_none("rope.scaling.yarn_log_multiplier", 0.0):
         magnitude = _magnitude(factor) / _magnitude(factor, in_all)

@@ -130,7 +130,11 @@ def _probabilities(call: Call, query: Array, keys: Array) -> Array:
         scores = cap * np.tanh(scores / cap)
     if window := call.attributes["window"]:
         scores[:, : max(0, len(keys) - window)] = -np.inf
-    return OPS["softmax"].numpy(scores)
+    if "sinks" not in call.weights:
+        return OPS["softmax"].numpy(scores)
+    # A sink is a score without a value.
+    sinks = call.weights["sinks"][:, np.newaxis]
+    return OPS["softmax"].numpy(np.concatenate([scores, sinks], axis=1))[:, :-1]
 
 
 def _sample(name: str, heads: int, kv_heads: int, size: int, **given: object) -> Sample:
@@ -142,6 +146,8 @@ def _sample(name: str, heads: int, kv_heads: int, size: int, **given: object) ->
         weights |= {"q_norm": [(size,)], "k_norm": [(size,)]}
     if given.pop("scales", False):
         weights["query_scale"] = [(64, 1)]
+    if given.pop("sinks", False):
+        weights["sinks"] = [(heads,)]
     attributes = {
         "num_heads": heads,
         "num_kv_heads": kv_heads,
@@ -169,6 +175,7 @@ KIND = Kind(
         Weight("q_norm", "vector", "D", optional=True),
         Weight("k_norm", "vector", "D", optional=True),
         Weight("query_scale", "table", "L", "1", optional=True),
+        Weight("sinks", "vector", "H", optional=True),
     ),
     attributes=(
         Attribute("num_heads", int, least=1, letter="H"),
@@ -197,6 +204,7 @@ KIND = Kind(
         _sample("queries scaled by position", 6, 2, 32, scales=True),
         _sample("scaled and not rotated", 2, 1, 16, rotated=0, scales=True),
         _sample("window", 4, 2, 32, window=5),
+        _sample("sinks", 6, 2, 32, sinks=True, window=4),
         _sample("soft cap", 4, 4, 32, soft_cap=2.0, scale=1.0),
         _sample("odd head size", 3, 1, 6),
     ),

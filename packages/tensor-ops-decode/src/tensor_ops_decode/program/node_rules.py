@@ -1,5 +1,6 @@
 """The rules of one node: whether its values, weights, attributes and cache fit together."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -120,7 +121,7 @@ def _letters_of(kind: Kind, given: NodeArguments) -> DimensionVariables:
         letters.match(slot.columns, columns, f"columns of {slot.name}")
     for weight in kind.weights:
         if weight.name in given.weights:
-            _match_weight(weight, given, letters)
+            _match_weight(kind, weight, given, letters)
     for names in kind.together:
         if len({name in given.weights for name in names}) > 1:
             raise ProgramError(f"{where}: {' and '.join(names)} must all be given, or none")
@@ -144,27 +145,63 @@ def _match_cache(kind: Kind, given: NodeArguments, letters: DimensionVariables) 
         letters.match(size, number, what)
 
 
-def _match_weight(slot: Weight, given: NodeArguments, letters: DimensionVariables) -> None:
-    """Check the tensors of a slot, and match the shape of all, one below the other."""
-    where, shapes = given.where, given.weights[slot.name]
-    if not shapes or (len(shapes) > 1 and not slot.many):
+def _match_weight(
+    kind: Kind, slot: Weight, given: NodeArguments, letters: DimensionVariables
+) -> None:
+    """Check the tensors of a slot, and match the shape of all, one behind the other."""
+    where, axis = given.where, slot.axis
+    found = given.weights[slot.name]
+    if not found or (len(found) > 1 and not slot.many):
         raise ProgramError(
-            f"{where}: {slot.name} must be {_MANY_WORDS[slot.many]}, got {len(shapes)}"
+            f"{where}: {slot.name} must be {_MANY_WORDS[slot.many]}, got {len(found)}"
         )
-    for shape in shapes:
-        if len(shape) != slot.dimensions or shape[1:] != shapes[0][1:]:
-            expected = f"{slot.dimensions} dimensions" + " and equal columns" * (len(shapes) > 1)
-            raise ProgramError(f"{where}: {slot.name} must have {expected}, got {shapes}")
+    shapes = _shapes_of(slot, given, letters)
+    others = {(*shape[:axis], *shape[axis + 1 :]) for shape in shapes}
+    if len(shapes[0]) != slot.dimensions or len(others) > 1:
+        expected = f"{slot.dimensions} dimensions" + " and equal columns" * (len(shapes) > 1)
+        if axis:
+            expected += ", and as many matrices"
+        raise ProgramError(f"{where}: {slot.name} must have {expected}, got {found}")
     if slot.of:
-        matrices = given.weights.get(slot.of, ())
-        if [shape[0] for shape in shapes] != [shape[0] for shape in matrices]:
+        (of,) = (each for each in kind.weights if each.name == slot.of)
+        matrices = _shapes_of(of, given, letters) if slot.of in given.weights else ()
+        if [shape[axis] for shape in shapes] != [shape[axis] for shape in matrices]:
             raise ProgramError(
                 f"{where}: each {slot.name} must be as long as its matrix of {slot.of} has rows, "
                 f"got {shapes} for {matrices}"
             )
-    joined = (sum(shape[0] for shape in shapes), *shapes[0][1:])
+    joined = list(shapes[0])
+    joined[axis] = sum(shape[axis] for shape in shapes)
     for (size, what), number in zip(slot.sizes, joined, strict=True):
         letters.match(size, number, what)
+
+
+def _shapes_of(
+    slot: Weight, given: NodeArguments, letters: DimensionVariables
+) -> Sequence[tuple[int, ...]]:
+    """Return the shapes of a slot's tensors, of stacks those of whole ones."""
+    shapes = given.weights[slot.name]
+    known = letters.knows(slot.planes)
+    if slot.form != "stack" or any(len(shape) < 3 - known for shape in shapes):
+        return shapes
+    count = letters.value(slot.planes) if known else math.prod(shapes[0][:-2])
+    stacks: list[tuple[int, ...]] = []
+    left = 0  # matrices that the last stack lacks
+    for shape in shapes:
+        planes = math.prod(shape[:-2])
+        if left == 0:
+            stacks.append((count, *shape[-2:]))
+            left = count
+        if planes not in (1, count) or planes > left or shape[-2:] != stacks[-1][1:]:
+            break
+        left -= planes
+    else:
+        if left == 0:
+            return stacks
+    raise ProgramError(
+        f"{given.where}: {slot.name} must be stacks of {count} matrices of one size, each as one "
+        f"tensor or as matrices one after another, got {list(shapes)}"
+    )
 
 
 def _check_bound(where: str, slot: Input, known: InferredValue, end: int) -> None:

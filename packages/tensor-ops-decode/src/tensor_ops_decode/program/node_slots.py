@@ -13,8 +13,9 @@ def tables_of(node: Node) -> tuple[str, ...]:
 
 
 def matrices_of(node: Node) -> dict[str, tuple[str, ...]]:
-    """Return the matrices that a node multiplies with, by slot."""
-    slots = [slot.name for slot in KINDS[node.kind].weights if slot.form == "matrices"]
+    """Return the matrices and stacks of them that a node multiplies with, by slot."""
+    forms = ("matrices", "stack")
+    slots = [slot.name for slot in KINDS[node.kind].weights if slot.form in forms]
     return {slot: node.weights[slot] for slot in slots if slot in node.weights}
 
 

@@ -16,8 +16,8 @@ _HEAD_TYPE = "q8_0"
 def quantized_program(program: Program, name: str | None, head: str | None = None) -> Program:
     """Return a program with its matrices in block types.
 
-    Norms, biases and a table that is only looked up stay as they are, and so does a matrix whose
-    columns are no whole blocks.
+    Norms, biases and a table that is only looked up stay as they are, and so do a matrix whose
+    columns are no whole blocks, and one by whose results experts are chosen.
 
     Parameters
     ----------
@@ -38,8 +38,11 @@ def quantized_program(program: Program, name: str | None, head: str | None = Non
     head_type = head or (name and _HEAD_TYPE)
     # The last product computes the logits.
     last = max((i for i, node in enumerate(nodes) if matrices_of(node)), default=None)
+    chosen_by = {node.inputs["x"] for node in nodes if node.kind == "route"}
     for index, node in enumerate(nodes):
         is_head = index == last
+        if not chosen_by.isdisjoint(node.outputs.values()):
+            continue
         wanted, any_type = (head_type, head is not None) if is_head else (name, False)
         weights = dict(node.weights)
         for slot, names in matrices_of(node).items():
@@ -66,7 +69,7 @@ def warn_if_nothing_is_quantized(program: Program, name: str | None, head: str |
 
 
 def _is_odd(tensor: Tensor, name: str) -> bool:
-    is_matrix = len(tensor.shape) == 2 and "file" in tensor.source
+    is_matrix = len(tensor.shape) > 1 and "file" in tensor.source
     is_whole = tensor.shape[-1] % FORMATS[name].block_size == 0
     return is_matrix and FORMATS[tensor.type].is_float and not is_whole
 
@@ -74,7 +77,7 @@ def _is_odd(tensor: Tensor, name: str) -> bool:
 def _quantized(tensor: Tensor, name: str | None, *, any_type: bool) -> Tensor:
     if name is None or tensor.type == name or "file" not in tensor.source:
         return tensor
-    is_matrix = len(tensor.shape) == 2 and tensor.shape[-1] % FORMATS[name].block_size == 0
+    is_matrix = len(tensor.shape) > 1 and tensor.shape[-1] % FORMATS[name].block_size == 0
     if not is_matrix or not (any_type or FORMATS[tensor.type].is_float):
         return tensor
     transform = [*tensor.source["transform"], f"quantize:{name}"]

@@ -77,16 +77,22 @@ class StepReads(NamedTuple):
         )
 
 
-def weight_bytes_read(program: Program, node: Node) -> dict[str, int]:
-    """Return the bytes of weights that a token reads in a node, by type."""
-    found = Counter[str]()
-    for slot in KINDS[node.kind].weights:
-        for tensor in map(program.tensors.__getitem__, node.weights.get(slot.name, ())):
+def weight_bytes_read(program: Program, node: Node, num_tokens: int = 1) -> dict[str, int]:
+    """Return the bytes of weights that so many tokens of a step read in a node, by type.
+
+    Where they choose from matrices, it is what they read at the most.
+    """
+    kind, found = KINDS[node.kind], Counter[str]()
+    for slot in kind.weights:
+        tensors = [program.tensors[name] for name in node.weights.get(slot.name, ())]
+        for tensor in tensors:
             rows = 1 if slot.is_table else math.prod(tensor.shape[:-1])
-            if slot.form == "stack":
-                chooser = program.values.get(node.inputs[slot.chosen_by], TOKENS.value)
-                rows = min(tensor.shape[0], chooser.columns) * tensor.shape[1]
             found[tensor.type] += rows * tensor.row_bytes
+        if slot.form == "stack" and tensors:
+            planes = kind.num_planes(slot, node.attributes, tensors[0].shape)
+            chooser = program.values.get(node.inputs[slot.chosen_by], TOKENS.value)
+            chosen = min(planes, num_tokens * chooser.columns)
+            found = Counter({each: size * chosen // planes for each, size in found.items()})
     return dict(found)
 
 

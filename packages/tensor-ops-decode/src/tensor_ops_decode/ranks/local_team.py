@@ -6,7 +6,7 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -29,9 +29,6 @@ class Member(Protocol):
     world_size: int
     facts: Facts | None
     executable: Any
-
-
-_M = TypeVar("_M", bound=Member)
 
 
 class Team:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tensor_ops_decode.kinds.cache_types import rounded
-from tensor_ops_decode.kinds.kind import Array, Call
+from tensor_ops_decode.kinds.kind import Array, Call, Weight
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Cache, Node, Program, State
 from tensor_ops_decode.program.records import PER_EDIT, PER_REQUEST
@@ -199,10 +199,22 @@ class ReferenceExecutor:
             if progress is not None:
                 progress(done, size)
 
-        def joined(names: tuple[str, ...]) -> Array:
-            parts = [single[name] for name in names]
-            return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
         return [
-            {slot: joined(names) for slot, names in node.weights.items()} for node in program.nodes
+            {
+                slot.name: _joined(node, slot, [single[name] for name in node.weights[slot.name]])
+                for slot in KINDS[node.kind].weights
+                if slot.name in node.weights
+            }
+            for node in program.nodes
         ]
+
+
+def _joined(node: Node, slot: Weight, parts: list[Array]) -> Array:
+    """Return the tensors of a slot as one array."""
+    if slot.form == "stack":
+        count = KINDS[node.kind].num_planes(slot, node.attributes, parts[0].shape)
+        planes = [plane for part in parts for plane in part.reshape(-1, *part.shape[-2:])]
+        if len(parts) > 1:
+            firsts = range(0, len(planes), count)
+            parts = [np.stack(planes[first : first + count]) for first in firsts]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=slot.axis)

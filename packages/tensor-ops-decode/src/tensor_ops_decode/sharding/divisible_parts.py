@@ -1,8 +1,8 @@
 """The parts of a program that ranks can divide, found by their nodes and not by a model's family.
 
 Each begins with a product, whose rows are divided. Attention and a gated MLP end with a product
-too, whose columns are divided, and the ranks add what these give. Logits end with what each rank
-has of them, side by side.
+too, whose columns are divided, and the ranks add what these give; of experts, each of which is such
+an MLP, they add the weighted sums. Logits end with what each rank has of them, side by side.
 """
 
 import math
@@ -16,20 +16,25 @@ from tensor_ops_decode.program.records import Node, Parts
 from tensor_ops_decode.sharding.rank_ranges import Division, GatedColumns, Heads, Logits
 from tensor_ops_decode.weights.formats import FORMATS
 
-__all__ = ["DivisiblePart", "divisible_parts"]
+__all__ = ["DivisiblePart", "divisible_parts", "is_of_experts"]
 
 
 @dataclass(frozen=True)
 class DivisiblePart:
     """Nodes one after another, of which each rank does a share, and how ranks divide them.
 
-    The first one is a product, whose rows are divided, and the last one, unless the part is logits,
-    another, whose columns are divided and whose results are added. Those between work on the
-    columns that a rank has.
+    The first one is a product, whose rows are divided, and the last product, unless the part is
+    logits, another, whose columns are divided and whose results are added, or sums of them. Those
+    between work on the columns that a rank has.
     """
 
     nodes: tuple[Node, ...]
     division: Division
+
+    @property
+    def last_product(self) -> Node:
+        """The product that comes last."""
+        return [node for node in self.nodes if KINDS[node.kind].role == "product"][-1]
 
 
 def divisible_parts(program: Parts) -> list[DivisiblePart]:
@@ -70,8 +75,27 @@ class _Graph:
         if node.kind == "attention":
             division = Heads(of["num_heads"], of["num_kv_heads"], of["head_size"], block)
         else:
-            division = GatedColumns(self.program.values[_output(node)].columns, block)
-        return DivisiblePart((*reversed(before), node, *after), division)
+            experts = {self.experts_of(before[-1], "output_parts", 2), self.experts_of(after[-1])}
+            if len(experts) > 1:
+                return None
+            columns = self.program.values[_output(node)].columns
+            division = GatedColumns(columns // (experts.pop() or 1), block)
+        return DivisiblePart((*reversed(before), node, *after, *self.sum_of(after[-1])), division)
+
+    def experts_of(self, product: Node, parts: str = "input_parts", needed: int = 0) -> int | None:
+        """Return how many experts a token has in a product, if it has all of each side by side.
+
+        A product without experts has 0.
+        """
+        if not is_of_experts(product):
+            return 0
+        chosen = self.program.values[product.inputs["chosen"]].columns
+        return chosen if product.attributes[parts] == (needed or chosen) else None
+
+    def sum_of(self, product: Node) -> tuple[Node, ...]:
+        """Return the node that adds what the experts of a product give."""
+        reader = self.reader(product)
+        return (reader,) if reader is not None and reader.kind == "combine" else ()
 
     def logits_from(self, node: Node) -> DivisiblePart | None:
         """Return the logits that a product makes; None if it makes other values."""
@@ -81,7 +105,7 @@ class _Graph:
         while (reader := self.reader(nodes[-1])) and _is_plain(reader, "elementwise"):
             nodes = (*nodes, reader)
         value = _output(nodes[-1])
-        written = [slot.dtype for each in self.readers[value] for slot in KINDS[each.kind].outputs]
+        written = [KINDS[each.kind].outputs[0].dtype for each in self.readers[value]]
         if "int32" not in written and value not in self.program.outputs:
             return None  # neither is a token chosen by them, nor does a caller read them
         return DivisiblePart(nodes, Logits(self.program.values[value].columns))
@@ -105,7 +129,7 @@ class _Graph:
 
     def source(self, node: Node) -> Node | None:
         """Return the node that writes what one reads, if nothing else reads it."""
-        writer = self.writers.get(next(iter(node.inputs.values())))
+        writer = self.writers.get(node.inputs[KINDS[node.kind].inputs[0].name])
         return writer if writer is not None and self.reader(writer) is not None else None
 
     def is_divisible(self, node: Node) -> bool:
@@ -123,14 +147,20 @@ class _Graph:
         return math.lcm(*(FORMATS[self.program.tensors[name].type].block_size for name in names))
 
 
+def is_of_experts(node: Node) -> bool:
+    """Return whether a product has a stack of matrices."""
+    return any(slot.form == "stack" for slot in KINDS[node.kind].weights)
+
+
 def _is_product(kind: Kind) -> bool:
     """Return whether rows and columns of a product are those of its matrices."""
-    if kind.role != "product" or len(kind.inputs) != 1 or len(kind.outputs) != 1:
+    if kind.role != "product" or len(kind.outputs) != 1:
         return False
-    (x,), (output,) = kind.inputs, kind.outputs
+    x, (output,) = kind.inputs[0], kind.outputs
     return all(
         (slot.form, slot.rows, slot.columns) == ("matrices", output.columns, x.columns)
         or (slot.form, slot.rows, slot.optional) == ("biases", output.columns, True)
+        or slot.form in ("stack", "stack_biases")
         for slot in kind.weights
     )
 

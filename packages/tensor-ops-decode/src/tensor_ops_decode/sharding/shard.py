@@ -2,10 +2,11 @@
 
 import dataclasses
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tensor_ops_decode.errors import ProgramError
+from tensor_ops_decode.kinds.kind import Weight
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.program.node_slots import matrices_of
@@ -21,13 +22,14 @@ __all__ = ["shard"]
 def shard(program: Program, rank: int, world_size: int) -> Program:
     """Return the program of one rank, of which all together compute what a program does.
 
-    Ranks divide attention by heads, a gated MLP by its inner columns and logits by the rows of
-    their matrix. What they do not divide each of them computes whole.
+    Ranks divide attention by heads, a gated MLP by its inner columns, each expert as such an MLP,
+    and logits by the rows of their matrix. What they do not divide each of them computes whole.
 
     - Products that make queries, keys and values, or gate and up, have some rows of their matrices,
       and the caches the heads of the rank.
     - The products behind attention and MLP have some columns, and an ``allreduce`` adds what the
-      ranks get. The bias, if there is one, is in the product of rank 0.
+      ranks get, of experts once it is weighted. The bias, if there is one, is in the product of
+      rank 0.
     - Logits are put together by an ``allgather``, so that every rank has all of them and chooses
       the same token.
 
@@ -157,8 +159,21 @@ class _Assembly:
         division = part.division
         if node is part.nodes[0]:
             rows = division.rows(*self.place)
-            return {slot: self.tensors.rows(names, rows) for slot, names in node.weights.items()}
-        if node is not part.nodes[-1] or isinstance(division, Logits):
+            return {
+                slot.name: self.tensors.rows(slot, self.stacks_of(node, slot), rows)
+                for slot in KINDS[node.kind].weights
+                if slot.name in node.weights
+            }
+        if isinstance(division, Heads) and node.kind == "attention":
+            heads = [division.heads(*self.place)]
+            return {
+                slot.name: self.tensors.rows(slot, [node.weights[slot.name]], heads)
+                if slot.rows == "H"  # a number for each head
+                else self.tensors.whole(node.weights[slot.name])
+                for slot in KINDS["attention"].weights
+                if slot.name in node.weights
+            }
+        if node is not part.last_product or isinstance(division, Logits):
             return self.whole_weights(node)
         columns, weights = division.columns(*self.place), {}
         for slot, names in node.weights.items():
@@ -167,6 +182,15 @@ class _Assembly:
             elif self.place[0] == 0:  # biases are in the sum once
                 weights[slot] = self.tensors.whole(names)
         return weights
+
+    def stacks_of(self, node: Node, slot: Weight) -> list[Sequence[str]]:
+        """Return the tensors of a slot, one below the other: each alone, or those of a stack."""
+        names = node.weights[slot.name]
+        shape = self.whole.tensors[names[0]].shape
+        if slot.form != "stack" or len(shape) == 3:
+            return [(name,) for name in names]
+        count = KINDS[node.kind].num_planes(slot, node.attributes, shape)
+        return [names[first : first + count] for first in range(0, len(names), count)]
 
     def heads_of(self, node: Node, division: Heads) -> dict[str, int]:
         """Declare the cache of this rank's heads, and return the attributes that say how many."""

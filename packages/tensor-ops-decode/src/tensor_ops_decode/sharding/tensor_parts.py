@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterable, Sequence
 
+from tensor_ops_decode.kinds.kind import Weight
 from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.program.records import Parts, Tensor, new_name
 from tensor_ops_decode.weights.formats import FORMATS
@@ -20,21 +21,24 @@ class TensorParts:
         """Declare tensors as they are, and return their names."""
         return [self._builder.tensor(name, self._tensors[name]) for name in names]
 
-    def rows(self, names: Sequence[str], wanted: Iterable[range]) -> list[str]:
-        """Declare some rows of matrices that are one below the other; of vectors their elements.
+    def rows(
+        self, slot: Weight, stacks: Iterable[Sequence[str]], wanted: Iterable[range]
+    ) -> list[str]:
+        """Declare some rows of the matrices of a slot, or the elements of its biases for them.
 
-        The ranges are in the order in which they are to be one below the other.
+        Of stacks each is one tensor, or matrices one after another; else it is one tensor. What is
+        wanted is in the order in which it is to be one below the other.
         """
+        axis, back = ("rows", 2) if slot.form in ("matrices", "stack") else ("columns", 1)
         parts = []
         for each in wanted:
             first = 0
-            for name in names:
-                shape = self._tensors[name].shape
-                start, stop = max(each.start - first, 0), min(each.stop - first, shape[0])
+            for names in stacks:
+                size = self._tensors[names[0]].shape[-back]
+                start, stop = max(each.start - first, 0), min(each.stop - first, size)
                 if start < stop:
-                    axis = "rows" if len(shape) > 1 else "columns"
-                    parts.append(self._part(name, axis, range(start, stop)))
-                first += shape[0]
+                    parts += [self._part(name, axis, range(start, stop)) for name in names]
+                first += size
         return parts
 
     def columns(self, names: Iterable[str], wanted: range) -> list[str]:
@@ -43,13 +47,13 @@ class TensorParts:
 
     def _part(self, name: str, axis: str, wanted: range) -> str:
         tensor = self._tensors[name]
-        index = 0 if axis == "rows" else len(tensor.shape) - 1
+        index = len(tensor.shape) - (2 if axis == "rows" else 1)
         if len(wanted) == tensor.shape[index]:
             return self.whole([name])[0]
         shape = (*tensor.shape[:index], len(wanted), *tensor.shape[index + 1 :])
         cut = f"{axis}:{wanted.start}:{wanted.stop}"
         made = dataclasses.replace(tensor, shape=shape, source=_cut_source(name, tensor, cut))
-        before = ":," if index else ""
+        before = ":," * index
         part = new_name(f"{name}[{before}{wanted.start}:{wanted.stop}]", self._tensors)
         return self._builder.tensor(part, made)
 

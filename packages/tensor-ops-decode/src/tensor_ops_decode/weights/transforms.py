@@ -2,16 +2,25 @@
 
 import dataclasses
 import functools
+import math
 import re
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tensor_ops_decode.weights.formats import FORMATS
 from tensor_ops_decode.weights.tensor import StoredTensor
 
-__all__ = ["QUANTIZED_TYPES", "TRANSFORMS", "apply_transforms", "find_transform", "is_cut"]
+__all__ = [
+    "QUANTIZED_TYPES",
+    "TRANSFORMS",
+    "apply_transforms",
+    "find_transform",
+    "is_cut",
+    "transformed_shape",
+]
 
 QUANTIZED_TYPES = tuple(name for name, form in FORMATS.items() if form.quantize_blocks)
 _QUANTIZE = "quantize:"
@@ -24,10 +33,11 @@ def apply_transforms(tensor: StoredTensor, transforms: Sequence[str]) -> StoredT
     """Return a tensor with transforms applied, in order.
 
     ``"transpose"`` swaps rows and columns. ``"plus_one"`` adds one to each value, in float32, and
-    makes a tensor of type f32. Both are for float types. ``"quantize:q8_0"`` and the like make one
-    of that type. ``"rows:a:b"`` and ``"columns:a:b"`` keep those from a up to b, as a slice does,
-    of a tensor of any type; columns are cut between blocks only. Of a vector, columns are its
-    elements.
+    makes a tensor of type f32. ``"even_columns"`` and ``"odd_columns"`` keep every other column.
+    These are for float types. ``"even_rows"`` and ``"odd_rows"`` keep every other row of a tensor
+    of any type. ``"quantize:q8_0"`` and the like make one of that type. ``"rows:a:b"`` and
+    ``"columns:a:b"`` keep those from a up to b, as a slice does, of a tensor of any type; columns
+    are cut between blocks only. Of a vector, columns are its elements.
 
     The result has the memory of the tensor given if there are no transforms, or of rows only. It is
     a ValueError if a transform is unknown, or does not apply to this tensor.
@@ -57,15 +67,52 @@ def is_cut(name: str) -> bool:
     return _RANGE.fullmatch(name) is not None
 
 
+def transformed_shape(shape: tuple[int, ...], transforms: Sequence[str]) -> tuple[int, ...]:
+    """Return the shape of a tensor after transforms that are not cuts.
+
+    >>> transformed_shape((4, 10, 6), ("transpose", "even_rows"))
+    (4, 3, 10)
+    """
+    for name in transforms:
+        if name == "transpose" and len(shape) > 1:
+            shape = (*shape[:-2], shape[-1], shape[-2])
+        elif name in _HALVES and len(shape) >= -_HALVES[name][0]:
+            axis, first = _HALVES[name]
+            sizes = list(shape)
+            sizes[axis] = len(range(first, sizes[axis], 2))
+            shape = tuple(sizes)
+    return shape
+
+
 def _transpose(tensor: StoredTensor) -> StoredTensor:
-    if len(tensor.shape) != 2:
+    if len(tensor.shape) < 2:
         raise ValueError(
             f"{tensor.file}: tensor {tensor.name!r} of shape {tensor.shape} cannot be transposed; "
-            "expected two dimensions"
+            "expected two dimensions or more"
         )
-    elements = tensor.data.view(f"V{tensor.format.block_bytes}")
-    data = np.ascontiguousarray(elements.T).view(np.uint8)
-    return dataclasses.replace(tensor, shape=tensor.shape[::-1], data=data)
+    elements = tensor.data.view(f"V{tensor.format.block_bytes}").reshape(tensor.shape)
+    return _of_data(tensor, ("transpose",), elements.swapaxes(-1, -2))
+
+
+def _every_other(name: str, tensor: StoredTensor) -> StoredTensor:
+    axis, first = _HALVES[name]
+    shape = transformed_shape(tensor.shape, (name,))
+    if shape == tensor.shape or 0 in shape:
+        raise ValueError(
+            f"{tensor.file}: tensor {tensor.name!r} of shape {tensor.shape} has no {name}"
+        )
+    if axis == -1:
+        elements = tensor.data.view(f"V{tensor.format.block_bytes}")
+        return _of_data(tensor, (name,), elements[:, first::2])
+    planes = tensor.data.reshape(-1, tensor.shape[-2], tensor.data.shape[-1])
+    return _of_data(tensor, (name,), planes[:, first::2])
+
+
+def _of_data(tensor: StoredTensor, done: Sequence[str], data: NDArray[Any]) -> StoredTensor:
+    """Return a tensor after a transform that made these elements or rows of it."""
+    shape = transformed_shape(tensor.shape, done)
+    rows = np.ascontiguousarray(data).view(np.uint8).reshape(math.prod(shape[:-1]), -1)
+    return dataclasses.replace(tensor, shape=shape, data=rows)
 
 
 def _plus_one(tensor: StoredTensor) -> StoredTensor:
@@ -104,8 +151,24 @@ def _quantize_to(name: str) -> Callable[[StoredTensor], StoredTensor]:
     return quantize
 
 
-_OF_FLOATS: dict[str, Transform] = {"transpose": _transpose, "plus_one": _plus_one}
-_NAMED = _OF_FLOATS | {_QUANTIZE + name: _quantize_to(name) for name in QUANTIZED_TYPES}
+#: Of which axis the transform keeps every other index, and the first one.
+_HALVES = {
+    "even_rows": (-2, 0),
+    "odd_rows": (-2, 1),
+    "even_columns": (-1, 0),
+    "odd_columns": (-1, 1),
+}
+_EVERY_OTHER: dict[str, Transform] = {
+    name: functools.partial(_every_other, name) for name in _HALVES
+}
+_OF_FLOATS: dict[str, Transform] = {
+    "transpose": _transpose,
+    "plus_one": _plus_one,
+    **{name: each for name, each in _EVERY_OTHER.items() if "columns" in name},
+}
+_NAMED = (
+    _OF_FLOATS | _EVERY_OTHER | {_QUANTIZE + name: _quantize_to(name) for name in QUANTIZED_TYPES}
+)
 
 #: The names of all transforms; those with arguments as they are spelled.
 TRANSFORMS = (*_NAMED, "rows:a:b", "columns:a:b")

@@ -1,1 +1,1 @@
-"""The documented import paths `core.config` and `core.hardware_detector` of what `hardware` has."""
+"""The documented import paths `core.config` and `core.hardware_detector` of tensor_ops_devices."""

@@ -1,3 +1,3 @@
 """The settings of the backends, under their documented import path."""
 
-from tensor_ops_torch.hardware.config import *  # noqa: F403
+from tensor_ops_devices.hardware.config import *  # noqa: F403

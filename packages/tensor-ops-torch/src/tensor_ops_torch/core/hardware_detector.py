@@ -1,3 +1,3 @@
 """The hardware detector, under its documented import path."""
 
-from tensor_ops_torch.hardware.detector import *  # noqa: F403
+from tensor_ops_devices.hardware.detector import *  # noqa: F403

@@ -14,6 +14,8 @@ import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import torch
+
 from tensor_ops_torch.decoding.errors import WeightsChangedError
 from tensor_ops_torch.decoding.named_modules import NamedModule
 from tensor_ops_torch.decoding.structure import (
@@ -26,7 +28,6 @@ from tensor_ops_torch.decoding.structure import (
     plain_values,
 )
 from tensor_ops_torch.decoding.tensor_samples import TensorSamples
-from tensor_ops_torch.pytorch import torch
 
 __all__ = ["ModelState"]
 

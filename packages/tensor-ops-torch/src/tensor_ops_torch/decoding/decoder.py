@@ -235,7 +235,7 @@ class Decoder:
     --------
     >>> from transformers import LlamaConfig, LlamaForCausalLM
     >>> sizes = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2}
-    >>> config = LlamaConfig(**sizes, num_hidden_layers=1, vocab_size=64)
+    >>> config = LlamaConfig(**sizes, num_hidden_layers=1, vocab_size=64, eos_token_id=None)
     >>> model = LlamaForCausalLM(config).eval()
     >>> with decoder(model, max_seq_length=32) as fast:
     ...     fast.generate([[1, 2, 3]], max_new_tokens=4, do_sample=False).shape

@@ -7,9 +7,10 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from tensor_ops_torch.decoding.errors import UnsupportedModelError
 from tensor_ops_torch.decoding.named_modules import NamedModule, Weight
-from tensor_ops_torch.pytorch import torch
 
 if TYPE_CHECKING:
     from tensor_ops_decode import ArrayWeights

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tensor_ops_torch.decoding.errors import UnsupportedModelError
-from tensor_ops_torch.pytorch import torch
+import torch
 
-__all__ = ["NamedModule", "Weight", "named_modules_of", "weights_of"]
+from tensor_ops_torch.decoding.errors import UnsupportedModelError
+
+__all__ = ["NamedModule", "Weight", "named_modules_of", "stored_buffers", "weights_of"]
 
 _MERGE = "merge them first, by merge_and_unload(), or give merge=True"
 
@@ -48,7 +49,7 @@ class NamedModule:
 
 @dataclass(frozen=True)
 class Weight:
-    """A parameter of a module, by its name in it."""
+    """A parameter of a module, or a buffer that files have too, by its name in it."""
 
     owner: NamedModule
     attribute: str
@@ -59,9 +60,9 @@ class Weight:
         return f"{self.owner.name}.{self.attribute}".lstrip(".")
 
     @property
-    def parameter(self) -> torch.nn.Parameter:
+    def parameter(self) -> torch.Tensor:
         """The parameter, without what adapters add to it."""
-        parameter: torch.nn.Parameter = getattr(self.owner.module, self.attribute)
+        parameter: torch.Tensor = getattr(self.owner.module, self.attribute)
         return parameter
 
     def array(self) -> torch.Tensor:
@@ -72,13 +73,15 @@ class Weight:
         parameter: torch.Tensor = getattr(self.owner.merged(), self.attribute)
         return parameter.detach().to("cpu").contiguous()
 
-    def without_memory(self) -> torch.nn.Parameter:
+    def without_memory(self) -> torch.Tensor:
         """Return a parameter of the same shape and dtype without values."""
         found = self.parameter
         empty = torch.empty_like(found, device="meta")
+        if not isinstance(found, torch.nn.Parameter):
+            return empty
         return torch.nn.Parameter(empty, requires_grad=found.requires_grad)
 
-    def replace(self, parameter: torch.nn.Parameter) -> None:
+    def replace(self, parameter: torch.Tensor) -> None:
         """Put another parameter into the model in its place."""
         setattr(self.owner.module, self.attribute, parameter)
 
@@ -93,7 +96,7 @@ def named_modules_of(model: torch.nn.Module, *, merge: bool) -> list[NamedModule
 
 
 def weights_of(modules: list[NamedModule]) -> dict[str, Weight]:
-    """Return the parameters of a model by their names; each under all of its names."""
+    """Return the weights of a model by their names; each under all of its names."""
     found = [
         Weight(named, attribute) for named in modules for attribute in _attributes(named.module)
     ]
@@ -101,7 +104,18 @@ def weights_of(modules: list[NamedModule]) -> dict[str, Weight]:
 
 
 def _attributes(module: torch.nn.Module) -> list[str]:
-    return [name for name, parameter in module._parameters.items() if parameter is not None]
+    found = [name for name, parameter in module._parameters.items() if parameter is not None]
+    return found + stored_buffers(module)
+
+
+def stored_buffers(module: torch.nn.Module) -> list[str]:
+    """Return the buffers of floating-point numbers that files have beside the parameters."""
+    left_out = module._non_persistent_buffers_set
+    return [
+        name
+        for name, buffer in module._buffers.items()
+        if buffer is not None and buffer.is_floating_point() and name not in left_out
+    ]
 
 
 def _named_modules(module: Any, name: str, merge: bool) -> Iterator[NamedModule]:

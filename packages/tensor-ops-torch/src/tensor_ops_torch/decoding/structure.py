@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from tensor_ops_torch.decoding.errors import UnsupportedModelError
-from tensor_ops_torch.decoding.named_modules import NamedModule
+from tensor_ops_torch.decoding.named_modules import NamedModule, stored_buffers
 from tensor_ops_torch.modules.classes import base_of, has_other_forward
-from tensor_ops_torch.pytorch import torch
 
 __all__ = [
     "ExpectedModule",
@@ -244,7 +245,8 @@ def _other_buffer(name: str, module: Any, expected: torch.nn.Module) -> str | No
     """Return which buffer of a module has other values than the configuration gives."""
     for key, value in expected.named_buffers(recurse=False):
         found = module._buffers.get(key)
-        if is_rewritten(module, key) or value.isnan().any():
+        is_computed = key not in stored_buffers(expected)
+        if not is_computed or is_rewritten(module, key) or value.isnan().any():
             continue
         if found is None or found.shape != value.shape:
             return f"{name} has no {key} of shape {tuple(value.shape)}, which its class has"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tensor_ops_torch.pytorch import torch
+import torch
 
 __all__ = ["TensorSamples"]
 

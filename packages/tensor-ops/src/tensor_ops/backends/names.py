@@ -66,8 +66,9 @@ def _known(
     name: str, display_name: str, extra: str, hint: str = "", instead: str = ""
 ) -> KnownBackend:
     served_by = "" if extra == name else extra
-    # From a clone, as long as the packages are on no index.
-    install = f"pip install ./packages/tensor-ops-{extra}"
+    # From a clone, as long as the packages are on no index; with what that of PyTorch depends on.
+    needed = "./packages/tensor-ops-devices " if extra == "torch" else ""
+    install = f"pip install {needed}./packages/tensor-ops-{extra}"
     return KnownBackend(name, display_name, install, hint, served_by, instead or f"use {extra!r}")
 
 

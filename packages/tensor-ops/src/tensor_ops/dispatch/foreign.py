@@ -197,7 +197,7 @@ def _without_autograd(op: str, argument: str, value: Any) -> Any:
     if lost:
         raise ValueError(
             f"{op}: {argument} {lost}; pass {argument}.detach(), or call tensor_ops_torch.{op} "
-            "(from a clone: pip install ./packages/tensor-ops-torch)"
+            "(from a clone: pip install ./packages/tensor-ops-devices ./packages/tensor-ops-torch)"
         )
     return value.detach() if getattr(value, "requires_grad", False) else value
 
