@@ -238,6 +238,8 @@ LLAMAS = {
     "rotation scaled": {
         "rope_parameters": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.5}
     },
+    "weights in float16": {"dtype": torch.float16},
+    "weights in bfloat16": {"dtype": torch.bfloat16, "tie_word_embeddings": False},
     "YaRN": {
         "rope_parameters": {
             **YARN,
@@ -250,8 +252,6 @@ LLAMAS = {
     "a dynamic rotation": {
         "rope_parameters": {"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.5}
     },
-    "weights in float16": {"dtype": torch.float16},
-    "weights in bfloat16": {"dtype": torch.bfloat16, "tie_word_embeddings": False},
 }
 # A model that each of nine ranks has one head of, as of SmolLM2-135M.
 SMOLLM2 = {
