@@ -220,7 +220,7 @@ void Executable::plan_products(std::size_t n, Layout& layout) {
         run.tile_bytes = format_of(matrix).tile_bytes(columns);
         run.first = first_row + row;
         run.rows = std::min((to - from) * kTileRows, matrix.rows - row);
-        run.pack = format_of(matrix).pack(isa_choice().index);
+        run.pack = format_of(matrix).pack[isa_choice().index];
         run.source = source.first ? source.first + row * row_bytes : nullptr;
         run.source_row_bytes = row_bytes;
         run.is_mapped_file = source.is_mapped_file;
