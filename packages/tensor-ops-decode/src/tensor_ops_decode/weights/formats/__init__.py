@@ -14,10 +14,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["FORMATS", "GGML_TYPES", "Format"]
+from tensor_ops_decode.weights.formats.bits import Bytes, Values, f16
+from tensor_ops_decode.weights.formats.codebooks import iq2_s, iq2_xs, iq2_xxs, iq3_s, iq3_xxs
+from tensor_ops_decode.weights.formats.coded_blocks import iq4_nl, iq4_xs, mxfp4, nvfp4, to_mxfp4
+from tensor_ops_decode.weights.formats.simple_blocks import (
+    centred,
+    offset,
+    q8_0,
+    to_centred,
+    to_offset,
+    to_q8_0,
+)
+from tensor_ops_decode.weights.formats.super_blocks import q2_k, q3_k, q4_k, q5_k, q6_k
+from tensor_ops_decode.weights.formats.ternary import tq1_0, tq2_0
 
-Bytes = NDArray[np.uint8]
-Values = NDArray[np.float32]
+__all__ = ["FORMATS", "GGML_TYPES", "Format"]
 
 _BYTES_AT_ONCE = 1 << 18  # so that the temporaries of a piece stay in the cache
 
@@ -112,140 +123,33 @@ def _f32(blocks: Bytes) -> Values:
     return blocks.view("<f4").astype(np.float32, copy=False)
 
 
-def _f16(blocks: Bytes) -> Values:
-    return blocks.view("<f2").astype(np.float32)
-
-
 def _bf16(blocks: Bytes) -> Values:
     return (blocks.view("<u2").astype(np.uint32) << 16).view(np.float32)
 
 
-def _centred(blocks: Bytes, bits: int) -> Values:
-    """Return the values of blocks as `_to_centred` makes them."""
-    q = _integers(blocks[:, 2:], bits).view(np.int8)
-    return _f16(blocks[:, :2]) * (q - np.int8(1 << bits - 1))
-
-
-def _offset(blocks: Bytes, bits: int) -> Values:
-    """Return the values of blocks as `_to_offset` makes them."""
-    return _f16(blocks[:, :2]) * _integers(blocks[:, 4:], bits) + _f16(blocks[:, 2:4])
-
-
-def _q8_0(blocks: Bytes) -> Values:
-    return blocks[:, 2:].view(np.int8) * _f16(blocks[:, :2])
-
-
-def _q4_k(blocks: Bytes) -> Values:
-    scales, minimums = _scales_and_minimums(blocks)
-    q = _nibbles(blocks[:, 16:].reshape(-1, 32)).reshape(-1, 8, 32)
-    return (scales * q - minimums).reshape(-1, 256)
-
-
-def _q5_k(blocks: Bytes) -> Values:
-    scales, minimums = _scales_and_minimums(blocks)
-    q = _nibbles(blocks[:, 48:].reshape(-1, 32)).reshape(-1, 8, 32)
-    # Bit i of byte j is the fifth bit of column 32 i + j.
-    high = blocks[:, None, 16:48] >> np.arange(8, dtype=np.uint8)[:, None] & 1
-    return (scales * (q | high << 4) - minimums).reshape(-1, 256)
-
-
-def _q6_k(blocks: Bytes) -> Values:
-    scales = _f16(blocks[:, 208:]) * blocks[:, 192:208].view(np.int8)
-    low = _nibbles(blocks[:, :128].reshape(-1, 64)).reshape(-1, 2, 4, 32)
-    high = blocks[:, 128:192].reshape(-1, 2, 1, 32)
-    high = high >> np.arange(0, 8, 2, dtype=np.uint8)[:, None]
-    q: NDArray[np.int8] = (low | (high & 3) << 4).view(np.int8) - np.int8(32)
-    return (scales[:, :, None] * q.reshape(-1, 16, 16)).reshape(-1, 256)
-
-
-def _to_q8_0(values: Values) -> Bytes:
-    scale: Values = np.abs(values).max(axis=1, keepdims=True) / np.float32(127)
-    scaled = values * _inverse(scale)
-    # Halves are rounded away from zero.
-    whole = np.floor(np.abs(scaled))
-    q = np.sign(scaled) * (whole + np.floor(2 * (np.abs(scaled) - whole)))
-    return np.concatenate([_half(scale), q.astype(np.int8).view(np.uint8)], axis=1)
-
-
-def _to_centred(values: Values, bits: int) -> Bytes:
-    """Return blocks of a scale and integers of so many bits, half of which are negative."""
-    half = 1 << bits - 1
-    largest = np.abs(values).argmax(axis=1, keepdims=True)
-    scale = np.take_along_axis(values, largest, axis=1) / np.float32(-half)
-    q = np.trunc(values * _inverse(scale) + np.float32(half + 0.5)).astype(np.uint8)
-    return np.concatenate([_half(scale), *_packed(q.clip(0, 2 * half - 1), bits)], axis=1)
-
-
-def _to_offset(values: Values, bits: int) -> Bytes:
-    """Return blocks of a scale, the least value, and integers of so many bits above it."""
-    most = (1 << bits) - 1
-    least = values.min(axis=1, keepdims=True)
-    scale = (values.max(axis=1, keepdims=True) - least) / np.float32(most)
-    q = np.trunc((values - least) * _inverse(scale) + np.float32(0.5)).astype(np.uint8)
-    return np.concatenate([_half(scale), _half(least), *_packed(q.clip(0, most), bits)], axis=1)
-
-
-def _inverse(scale: Values) -> Values:
-    return np.where(scale == 0, np.float32(0), 1 / scale)
-
-
-def _half(values: Values) -> Bytes:
-    return values.astype("<f2").view(np.uint8)
-
-
-def _nibbles(packed: Bytes) -> Bytes:
-    # The low halves of all bytes are the first half of the block.
-    return np.concatenate([packed & 15, packed >> 4], axis=1)
-
-
-def _packed(q: Bytes, bits: int) -> list[Bytes]:
-    """Return what stores integers: their fifth bits if they have these, and their nibbles."""
-    high = [np.packbits(q > 15, axis=1, bitorder="little")] if bits == 5 else []
-    return [*high, q[:, :16] & np.uint8(15) | q[:, 16:] << np.uint8(4)]
-
-
-def _integers(packed: Bytes, bits: int) -> Bytes:
-    if bits == 4:
-        return _nibbles(packed)
-    high = np.unpackbits(packed[:, :4], axis=1, bitorder="little")
-    return _nibbles(packed[:, 4:]) | high * np.uint8(16)
-
-
-def _scales_and_minimums(blocks: Bytes) -> tuple[Values, Values]:
-    # Each 32 columns have an integer of 6 bits for either, and 256 what multiplies it. The upper
-    # two bits of the last four integers are beside the first four.
-    first, second, last = (blocks[:, start : start + 4] for start in (4, 8, 12))
-    scales = np.concatenate([first & 63, last & 15 | first >> 2 & 48], axis=1)
-    minimums = np.concatenate([second & 63, last >> 4 | second >> 2 & 48], axis=1)
-    return (
-        (_f16(blocks[:, :2]) * scales)[:, :, None],
-        (_f16(blocks[:, 2:4]) * minimums)[:, :, None],
-    )
-
-
 _ALL = (
     Format("f32", 0, 1, 4, _f32),
-    Format("f16", 1, 1, 2, _f16),
-    Format("q4_0", 2, 32, 18, partial(_centred, bits=4), partial(_to_centred, bits=4)),
-    Format("q4_1", 3, 32, 20, partial(_offset, bits=4), partial(_to_offset, bits=4)),
-    Format("q5_0", 6, 32, 22, partial(_centred, bits=5), partial(_to_centred, bits=5)),
-    Format("q5_1", 7, 32, 24, partial(_offset, bits=5), partial(_to_offset, bits=5)),
-    Format("q8_0", 8, 32, 34, _q8_0, _to_q8_0),
+    Format("f16", 1, 1, 2, f16),
+    Format("q4_0", 2, 32, 18, partial(centred, bits=4), partial(to_centred, bits=4)),
+    Format("q4_1", 3, 32, 20, partial(offset, bits=4), partial(to_offset, bits=4)),
+    Format("q5_0", 6, 32, 22, partial(centred, bits=5), partial(to_centred, bits=5)),
+    Format("q5_1", 7, 32, 24, partial(offset, bits=5), partial(to_offset, bits=5)),
+    Format("q8_0", 8, 32, 34, q8_0, to_q8_0),
     Format("q8_1", 9, 32, 40),
-    Format("q2_K", 10, 256, 84),
-    Format("q3_K", 11, 256, 110),
-    Format("q4_K", 12, 256, 144, _q4_k),
-    Format("q5_K", 13, 256, 176, _q5_k),
-    Format("q6_K", 14, 256, 210, _q6_k),
+    Format("q2_K", 10, 256, 84, q2_k),
+    Format("q3_K", 11, 256, 110, q3_k),
+    Format("q4_K", 12, 256, 144, q4_k),
+    Format("q5_K", 13, 256, 176, q5_k),
+    Format("q6_K", 14, 256, 210, q6_k),
     Format("q8_K", 15, 256, 292),
-    Format("iq2_xxs", 16, 256, 66),
-    Format("iq2_xs", 17, 256, 74),
-    Format("iq3_xxs", 18, 256, 98),
+    Format("iq2_xxs", 16, 256, 66, iq2_xxs),
+    Format("iq2_xs", 17, 256, 74, iq2_xs),
+    Format("iq3_xxs", 18, 256, 98, iq3_xxs),
     Format("iq1_s", 19, 256, 50),
-    Format("iq4_nl", 20, 32, 18),
-    Format("iq3_s", 21, 256, 110),
-    Format("iq2_s", 22, 256, 82),
-    Format("iq4_xs", 23, 256, 136),
+    Format("iq4_nl", 20, 32, 18, iq4_nl),
+    Format("iq3_s", 21, 256, 110, iq3_s),
+    Format("iq2_s", 22, 256, 82, iq2_s),
+    Format("iq4_xs", 23, 256, 136, iq4_xs),
     Format("i8", 24, 1, 1),
     Format("i16", 25, 1, 2),
     Format("i32", 26, 1, 4),
@@ -253,10 +157,10 @@ _ALL = (
     Format("f64", 28, 1, 8),
     Format("iq1_m", 29, 256, 56),
     Format("bf16", 30, 1, 2, _bf16),
-    Format("tq1_0", 34, 256, 54),
-    Format("tq2_0", 35, 256, 66),
-    Format("mxfp4", 39, 32, 17),
-    Format("nvfp4", 40, 64, 36),
+    Format("tq1_0", 34, 256, 54, tq1_0),
+    Format("tq2_0", 35, 256, 66, tq2_0),
+    Format("mxfp4", 39, 32, 17, mxfp4, to_mxfp4),
+    Format("nvfp4", 40, 64, 36, nvfp4),
     Format("q1_0", 41, 128, 18),
 )
 GGML_TYPES = {form.ggml_type: form for form in _ALL}  # those that GGUF files may have
