@@ -22,11 +22,11 @@ ARCHITECTURES = {
 }
 
 
-def write_gguf(model, path, matrices=None, kind="f32", tied="model.embed_tokens.weight"):
+def write_gguf(model, path, matrices=None, tied="model.embed_tokens.weight"):
     """Write the weights and the settings of a model.
 
-    `matrices` has the bytes of those that the file is to have in the format `kind`, and `tied` is
-    under what name it has the only matrix of a model that ties its head.
+    `matrices` has the bytes and the format of those that are not stored as they are, and `tied` is
+    under what name the file has the only matrix of a model that ties its head.
     """
     config, matrices = model.config, matrices or {}
     name = ARCHITECTURES[config.model_type]
@@ -38,8 +38,8 @@ def write_gguf(model, path, matrices=None, kind="f32", tied="model.embed_tokens.
     for key, tensor in model.state_dict().items():
         if key in ends - {tied}:
             continue
-        values = matrices[key] if key in matrices else tensor.float().numpy()
-        stored = gguf.GGMLQuantizationType[kind.upper()] if key in matrices else None
+        values, kind = matrices.get(key, (tensor.float().numpy(), "f32"))
+        stored = gguf.GGMLQuantizationType[kind.upper()]
         if name == "llama" and "q_proj" in key:
             values = _permuted(values, config.num_attention_heads)
         elif name == "llama" and "k_proj" in key:

@@ -26,16 +26,16 @@ SIZES = {"head_dim": 64, "query_pre_attn_scalar": 64, "final_logit_softcapping":
 SAMPLE = list(zip(cycle(FAMILIES), TYPES, strict=False))
 
 
-def quantized(model, kind):
-    """Store the matrices of a model in a format, which changes them; return their bytes."""
-    found = {}
+def quantized(model, kinds):
+    """Store the matrices of a model in formats, which changes them; return their bytes."""
+    found, kinds = {}, cycle(kinds)
     for name, parameter in model.named_parameters():
-        if parameter.ndim == 2 and holds(kind, parameter.shape[1]):
+        if parameter.ndim == 2 and holds(kind := next(kinds), parameter.shape[1]):
             data = stored(parameter.detach().numpy(), kind)
             rows = data.view(np.uint8).reshape(len(data), -1)
             values = FORMATS[kind].dequantize(rows, parameter.shape[1])
             parameter.data = torch.from_numpy(values)
-            found[name] = data
+            found[name] = data, kind
     return found
 
 
@@ -55,15 +55,15 @@ def said(model, prompt):
     return ids[0, len(prompt) :].tolist(), (first - second).numpy()
 
 
-def check(tmp_path, family, kind, backend, activations):
+def check(tmp_path, family, kinds, backend, activations):
     """Write a model to a GGUF file, and compare what is generated from that."""
     settings = MODELS[family][2]
     sizes = {name: value for name, value in SIZES.items() if name in settings}
     sizes |= {"hidden_size": 256, "intermediate_size": 256, "initializer_range": 0.15}
     model = small_model(family, **sizes)
-    matrices = quantized(model, kind)
+    matrices = quantized(model, kinds)
     assert len(matrices) > 7
-    write_gguf(model, tmp_path / "model.gguf", matrices, kind)
+    write_gguf(model, tmp_path / "model.gguf", matrices)
     options = {"activations": activations, "num_workers": 1} if backend == "cpp" else {}
     with open_kernel(
         tmp_path / "model.gguf", backend=backend, cache_dtype="float32", **options
@@ -81,7 +81,12 @@ def check(tmp_path, family, kind, backend, activations):
 
 @pytest.mark.parametrize(("family", "kind"), SAMPLE)
 def test_a_family_in_a_format_says_what_transformers_says(tmp_path, cpp, family, kind):
-    check(tmp_path, family, kind, cpp, "float32")
+    check(tmp_path, family, [kind], cpp, "float32")
+
+
+def test_a_file_may_have_every_type(tmp_path, backend):
+    """Each of its matrices is of another type, those of one product too."""
+    check(tmp_path, "Qwen 3", TYPES[::-1], backend, "float32")
 
 
 @pytest.mark.nightly
@@ -91,4 +96,4 @@ def test_a_family_in_a_format_says_what_transformers_says(tmp_path, cpp, family,
 def test_every_family_in_every_format(tmp_path, backend, family, kind, activations):
     if backend == "python" and activations != "float32":
         pytest.skip("the meaning of a program rounds no activations")
-    check(tmp_path, family, kind, backend, activations)
+    check(tmp_path, family, [kind], backend, activations)
