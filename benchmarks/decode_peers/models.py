@@ -218,7 +218,10 @@ def _write_random(path: Path, shape: Shape, kind: str) -> None:
     matrices = {
         name: random_matrix(draw, *each, kind=kinds[name]) for name, each in shape.matrices.items()
     }
-    _add(writer, "token_embd", random_matrix(draw, WORDS, shape.hidden, kind=others), others)
+    words = random_matrix(draw, WORDS, shape.hidden, kind=others)
+    _add(writer, "token_embd", words, others)
+    if shape.architecture == "gpt-oss":  # of which llama.cpp ties no head
+        _add(writer, "output", words, others)
     writer.add_tensor("output_norm.weight", np.ones(shape.hidden, np.float32))
     for layer in range(shape.layers):
         for name, matrix in matrices.items():
