@@ -7,6 +7,8 @@ because that of a shared machine changes from minute to minute.
     python benchmarks/decode_models.py --json benchmarks/results/decode_models_avx512.json
     python benchmarks/decode_models.py --models "SmolLM2 Q4_1" --cases decode prompt --rounds 3
     python benchmarks/decode_models.py --python llama_cpp=/path/to/bin/python
+    python benchmarks/decode_models.py --models "A3B Q4_K" "A3B IQ4_XS" "OSS MXFP4" \\
+        --json benchmarks/results/decode_mixtures.json
     python benchmarks/decode_models.py --report
 
 Each kind of processor has a record of its own: decode_models_avx512.json, decode_models_avx2.json.
@@ -80,6 +82,7 @@ def blocks_of_page() -> dict[str, str]:
     for module in (decode_speculation, decode_neighbours, decode_scaling, decode_cache):
         record = (RECORDS / f"{module.__name__}.json").read_text(encoding="utf-8")
         made |= module.blocks(json.loads(record))
+    made["decode-mixtures"] = mixtures()
     path = RECORDS / "decode_ranks.json"
     of_ranks = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
     return made | decode_ranks.blocks(of_ranks)
@@ -93,6 +96,15 @@ def section(kind: str) -> str:
     if found is None:
         return "No processor of this kind was at hand: not measured at this commit."
     return tables.section(found, results(kind, "_again"))
+
+
+def mixtures() -> str:
+    """Return what the page says of mixtures of experts."""
+    from decode_peers import record, tables
+    from decode_peers.results import Results
+
+    path = RECORDS / "decode_mixtures.json"
+    return tables.mixtures(Results(record.read(path))) if path.exists() else "Not measured yet."
 
 
 def picture_of_page() -> str:

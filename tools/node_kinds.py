@@ -1,7 +1,8 @@
 """Write what the kinds of nodes and the types of tensors declare, for the executors in C++.
 
-Run ``python tools/node_kinds.py`` after a change of ``tensor_ops_decode/nodes``, which it reads. A
-test compares the files with what this script would write.
+Run ``python tools/node_kinds.py`` after a change of ``tensor_ops_decode/nodes`` or of
+``tensor_ops_decode/weights/formats``, which it reads. A test compares the files with what this
+script would write.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,10 +12,13 @@ from typing import Any
 from tensor_ops_decode.kinds.kind import Attribute, KeysAndValues, Kind
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.weights.formats import FORMATS
+from tensor_ops_decode.weights.formats.codebooks import CODEBOOKS
 
 __all__ = ["files", "node_kinds", "node_slots"]
 
-FOLDER = Path(__file__).parents[1] / "native/decode/program"
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "native/decode/program"
+CODEBOOKS_IN_CPP = ROOT / "packages/tensor-ops-cpp/native/decode/products/codebooks.cpp"
 INTRODUCTION = """\
 // {what} Written by tools/node_kinds.py:
 // change {source} and run that instead of changing this file.
@@ -38,6 +42,7 @@ def files() -> dict[Path, str]:
         "node_kinds.cpp": node_kinds(kinds),
         "node_slots.h": node_slots(kinds),
         "tensor_types.cpp": tensor_types(),
+        str(CODEBOOKS_IN_CPP): codebooks(),
     }
     return {FOLDER / name: "".join(f"{line}\n" for line in lines) for name, lines in texts.items()}
 
@@ -181,7 +186,7 @@ def attributes(kind: Kind) -> Lines:
 
 def tensor_types() -> Lines:
     yield INTRODUCTION.format(
-        what="How the rows of tensors are stored.", source="tensor_ops_decode/weights/formats.py"
+        what="How the rows of tensors are stored.", source="tensor_ops_decode/weights/formats/"
     )
     yield '#include "decode/program/tensor_type.h"\n'
     yield "// clang-format off\nnamespace tensor_ops::decode {\n"
@@ -190,6 +195,20 @@ def tensor_types() -> Lines:
     for name, form in sorted(FORMATS.items()):
         yield f'    {{"{name}", {form.block_size}, {form.block_bytes}}},'
     yield "  };\n  return types;\n}\n\n}  // namespace tensor_ops::decode"
+
+
+def codebooks() -> Lines:
+    yield INTRODUCTION.format(
+        what="The codebooks of GGML.", source="tensor_ops_decode/weights/formats/codebooks.py"
+    )
+    yield '#include "decode/products/codebooks.h"\n'
+    yield "// clang-format off\nnamespace tensor_ops {\n"
+    for name, entries in CODEBOOKS.items():
+        yield f"const std::uint16_t {name}_codebook[{len(entries)}] = {{"
+        for start in range(0, len(entries), 16):
+            yield "  " + " ".join(f"{each}," for each in entries[start : start + 16])
+        yield "};\n"
+    yield "}  // namespace tensor_ops"
 
 
 def camel(name: str) -> str:

@@ -68,8 +68,11 @@ TARGETS = {
 # Variants of products whose instructions compilers know by different names, with the formats and
 # the flags of cmake/levels.cmake, as zig spells them.
 PRODUCTS = {
-    "neon_i8mm": ("q*.cpp", ["-mcpu=generic+v8_2a+dotprod+i8mm", "-DTENSOR_OPS_MATRIX_INT8"]),
-    "neon_bf16": ("bf16.cpp", ["-mcpu=generic+v8_2a+dotprod+i8mm+bf16"]),
+    "neon_i8mm": (
+        ("formats/[mnq]*.cpp", "formats/iq4_nl.cpp", "layouts/*.cpp"),
+        ["-mcpu=generic+v8_2a+dotprod+i8mm", "-DTENSOR_OPS_MATRIX_INT8"],
+    ),
+    "neon_bf16": (("formats/bf16.cpp",), ["-mcpu=generic+v8_2a+dotprod+i8mm+bf16"]),
 }
 # Where NumPy's headers are not those of Linux.
 NUMPY_PLATFORMS = {"macos": "macosx_14_0_arm64", "windows": "win_amd64"}
@@ -242,7 +245,8 @@ def compilations(target: str, includes: list[str], objects: Path) -> Iterable[li
             yield [*flags, optimization, *output, str(source)]
     for variant, (formats, processor) in PRODUCTS.items() if "aarch64" in target else ():
         flags = [*WARNINGS, *KERNEL_FLAGS, f"-DTENSOR_OPS_LEVEL={variant}", *includes, *processor]
-        for source in sorted(NATIVE.glob(f"decode/products/formats/{formats}")):
+        products = (NATIVE.glob(f"decode/products/{each}") for each in formats)
+        for source in sorted(path for paths in products for path in paths):
             output = ["-c", "-o", f"{objects}/{source.stem}-{variant}.o"]
             yield [*flags, optimization, *output, str(source)]
 

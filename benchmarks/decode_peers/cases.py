@@ -7,6 +7,7 @@ from typing import Any
 __all__ = [
     "CASES",
     "ENGINES",
+    "MIXTURES",
     "MODELS",
     "PROMPTS",
     "QUANTIZED",
@@ -113,8 +114,11 @@ _MODELS = (
     Model("1B BF16", "BF16", LARGE, 0.125, SIX),
     Model("1B F32", "F32", LARGE, 0.0625, SIX),
     Model("A3B Q4_K", "Q4_K", MIXTURE, 0.5, SIX),
+    Model("A3B IQ4_XS", "IQ4_XS", MIXTURE, 0.5, SIX),
+    Model("OSS MXFP4", "MXFP4", MIXTURE, 0.5, SIX),
 )
 MODELS = {model.name: model for model in _MODELS}
+MIXTURES = tuple(model.name for model in _MODELS if model.cases == MIXTURE)
 
 
 @dataclass(frozen=True)
@@ -155,7 +159,7 @@ class Engine:
 
 
 SMALL = ("SmolLM2 Q4_1",)
-QUANTIZED = tuple(model.name for model in _MODELS if model.kind.startswith("Q"))
+QUANTIZED = tuple(model.name for model in _MODELS if not model.kind.endswith(("F16", "F32")))
 STEPS = tuple(case.name for case in _CASES if case.kind == "decode")
 PROMPTS = tuple(case.name for case in _CASES if case.kind == "prompt")
 SHORT = tuple(case.name for case in _CASES if case.length < 1000)

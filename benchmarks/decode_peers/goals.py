@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from decode_peers.bounds import BOUNDS, Bounds
-from decode_peers.cases import MODELS
+from decode_peers.cases import MIXTURES, MODELS
 from decode_peers.results import Results
 from harness.rounds import Figure
 
@@ -140,12 +140,13 @@ def goals(results: Results) -> list[Goal]:
     bounds = BOUNDS.get(results.kind)
     if bounds is None:
         return []
-    large = (model for model in MODELS if model.startswith("1B"))
+    dense = [model for model in MODELS if model not in MIXTURES]
+    large = (model for model in dense if model.startswith("1B"))
     return [
-        *(each for model in MODELS for each in _decode(results, bounds, model)),
+        *(each for model in dense for each in _decode(results, bounds, model)),
         *_small(results, bounds),
         *(each for model in large for each in _prompt(results, bounds, model)),
-        *(each for model in MODELS for each in _start(results, model)),
+        *(each for model in dense for each in _start(results, model)),
     ]
 
 

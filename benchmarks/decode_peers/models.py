@@ -59,6 +59,8 @@ SHAPES = {
     "1B": Shape("llama", 2048, 16, 32, 8, 64, 8192),
     # Qwen 3 30B-A3B, with fewer layers and words.
     "A3B": Shape("qwen3moe", 2048, 8, 32, 4, 128, 768, 128, 8),
+    # gpt-oss 20B, with fewer layers and words.
+    "OSS": Shape("gpt-oss", 2880, 8, 64, 8, 64, 2880, 32, 4),
 }
 
 
@@ -143,12 +145,22 @@ def _blocks_q6_k(rows: np.ndarray) -> None:
     rows[:, 208:] = _half(1.2e-4)
 
 
+def _blocks_iq4_xs(rows: np.ndarray) -> None:
+    rows[:, :2] = _half(1.5e-5)
+
+
+def _blocks_mxfp4(rows: np.ndarray) -> None:
+    rows[:, 0] = 120
+
+
 # Scales, which make blocks of random bytes valid, and where each format has them.
 BLOCKS: dict[str, Callable[[np.ndarray], None]] = {
     "Q4_0": _blocks_q4_0,
     "Q8_0": _blocks_q8_0,
     "Q4_K": _blocks_q4_k,
     "Q6_K": _blocks_q6_k,
+    "IQ4_XS": _blocks_iq4_xs,
+    "MXFP4": _blocks_mxfp4,
 }
 
 
@@ -199,28 +211,49 @@ def _write_random(path: Path, shape: Shape, kind: str) -> None:
     writer.add_rope_freq_base(500000.0)
     writer.add_vocab_size(WORDS)
     writer.add_tokenizer_model("no_vocab")
-    norms = {"attn_norm": shape.hidden, "ffn_norm": shape.hidden}
-    floats: dict[str, np.ndarray] = {}
+    floats = _floats(shape, writer, draw)
+    # No file has another part of a model in MXFP4 than its experts.
+    others = "Q8_0" if kind == "MXFP4" else kind
+    kinds = {name: kind if "exps" in name else others for name in shape.matrices}
+    matrices = {
+        name: random_matrix(draw, *each, kind=kinds[name]) for name, each in shape.matrices.items()
+    }
+    words = random_matrix(draw, WORDS, shape.hidden, kind=others)
+    _add(writer, "token_embd", words, others)
+    if shape.architecture == "gpt-oss":  # of which llama.cpp ties no head
+        _add(writer, "output", words, others)
+    writer.add_tensor("output_norm.weight", np.ones(shape.hidden, np.float32))
+    for layer in range(shape.layers):
+        for name, matrix in matrices.items():
+            _add(writer, f"blk.{layer}.{name}", matrix, kinds[name])
+        for name, values in floats.items():
+            writer.add_tensor(f"blk.{layer}.{name}", values)
+    _write(writer)
+
+
+def _floats(
+    shape: Shape, writer: gguf.GGUFWriter, draw: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """Return the vectors of a layer, and the matrix that chooses experts; write what they need."""
+    is_oss = shape.architecture == "gpt-oss"
+    second = "post_attention_norm" if is_oss else "ffn_norm"
+    sizes = {"attn_norm": shape.hidden, second: shape.hidden}
+    if shape.architecture.startswith("qwen3"):
+        sizes |= {"attn_q_norm": shape.head, "attn_k_norm": shape.head}
+    floats = {f"{name}.weight": np.ones(size, np.float32) for name, size in sizes.items()}
     if shape.experts:
         writer.add_expert_count(shape.experts)
         writer.add_expert_used_count(shape.chosen)
         writer.add_expert_feed_forward_length(shape.inner)
         router = draw.standard_normal((shape.experts, shape.hidden), dtype=np.float32)
-        floats["ffn_gate_inp"] = router * np.float32(0.02)
-    if shape.architecture.startswith("qwen3"):
-        norms |= {"attn_q_norm": shape.head, "attn_k_norm": shape.head}
-    floats |= {name: np.ones(size, np.float32) for name, size in norms.items()}
-    matrices = {
-        name: random_matrix(draw, *each, kind=kind) for name, each in shape.matrices.items()
-    }
-    _add(writer, "token_embd", random_matrix(draw, WORDS, shape.hidden, kind=kind), kind)
-    writer.add_tensor("output_norm.weight", np.ones(shape.hidden, np.float32))
-    for layer in range(shape.layers):
-        for name, matrix in matrices.items():
-            _add(writer, f"blk.{layer}.{name}", matrix, kind)
-        for name, values in floats.items():
-            writer.add_tensor(f"blk.{layer}.{name}.weight", values)
-    _write(writer)
+        floats["ffn_gate_inp.weight"] = router * np.float32(0.02)
+    if is_oss:
+        writer.add_sliding_window(128)
+        floats["attn_sinks.weight"] = np.zeros(shape.heads, np.float32)
+        floats["ffn_gate_inp.bias"] = np.zeros(shape.experts, np.float32)
+        for name, (*stack, rows, _) in shape.matrices.items():
+            floats[f"{name}.bias"] = np.zeros((*stack, rows), np.float32)
+    return floats
 
 
 def _write_dense(source: Path, path: Path, kind: str) -> None:

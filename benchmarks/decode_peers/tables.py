@@ -1,15 +1,16 @@
 """The tables that are made from a record, and sentences about it."""
 
 import math
+from collections.abc import Callable
 
-from decode_peers.cases import CASES, ENGINES, MODELS, PROMPTS
+from decode_peers.cases import CASES, ENGINES, MIXTURES, MODELS, PROMPTS
 from decode_peers.goals import CAUSES, ONE_TERM, SMALL, goals
 from decode_peers.kinds import KINDS
 from decode_peers.results import Results
 from harness.rounds import Figure
 from harness.tables import table
 
-__all__ = ["PROCESSOR", "figure", "section"]
+__all__ = ["PROCESSOR", "figure", "mixtures", "section"]
 
 PEER, FORK = "llama.cpp", "ik_llama.cpp"
 OURS, ROUNDING = "cpp", "OpenVINO GenAI"
@@ -114,13 +115,23 @@ def _interval(found: Figure | None) -> tuple[float, float]:
 
 def small(results: Results) -> str:
     """Return the table of every engine on the models of SmolLM2."""
+    return _cases(results, lambda model: model.startswith("SmolLM2"))
+
+
+def mixtures(results: Results) -> str:
+    """Return what is said of a record of mixtures of experts."""
+    return f"{setting(results)}\n\n{_cases(results, MIXTURES.__contains__)}"
+
+
+def _cases(results: Results, is_meant: Callable[[str], bool]) -> str:
+    """Return the table of every engine on some of the models, case by case."""
     lines = [
         "| engine | tokens per second | beside llama.cpp | beside ik_llama.cpp "
         "| of what the processor can do |",
         "|---|---|---|---|---|",
     ]
     for model in results.content["models"]:
-        if not model.startswith("SmolLM2"):
+        if not is_meant(model):
             continue
         for name in MODELS[model].cases:
             case = CASES[name]
@@ -151,7 +162,7 @@ def _little_attention(results: Results) -> list[str]:
 
 def large(results: Results) -> str:
     """Return the tables of the random models, a line for each format: decoding, and prompts."""
-    models = [model for model in results.content["models"] if not model.startswith("SmolLM2")]
+    models = [model for model in results.content["models"] if model.startswith("1B")]
     decode = [
         [
             MODELS[model].kind,
@@ -257,7 +268,9 @@ def _of_processor(results: Results, model: str, case: str, engine: str) -> Figur
     if CASES[case].kind == "prompt":
         alike = engine in (OURS, _alike(model))
         return results.of_products(model, engine, case) if alike else None
-    return results.of_bandwidth(model, case, engine) if engine == OURS else None
+    # Several sequences read more experts than one, as many as they choose.
+    is_known = model not in MIXTURES or CASES[case].sequences == 1
+    return results.of_bandwidth(model, case, engine) if engine == OURS and is_known else None
 
 
 def _rate_of_processor(results: Results, model: str, case: str) -> str:

@@ -1,6 +1,7 @@
 """Models of every family with any setting or tensor changed: a program, or a FileFormatError."""
 
 import copy
+import functools
 import json
 import tempfile
 from pathlib import Path
@@ -28,7 +29,10 @@ WORDS = [
     "dynamic", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "truncate", "residual_scale",
     "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_log_multiplier", "llama_4_scaling_beta",
     "attention.temperature_scale", "no_rope_layers", "no_rope_layer_interval", "logits_scaling",
-    "residual_multiplier",
+    "residual_multiplier", "num_experts", "num_local_experts", "num_experts_per_tok", "qkv_bias",
+    "norm_topk_prob", "mlp_only_layers", "decoder_sparse_step", "expert_used_count", "clip_qkv",
+    "moe_intermediate_size", "num_nextn_predict_layers", "nextn_predict_layers", "swiglu_limit",
+    "expert_group_count", "expert_group_used_count", "expert_weights_scale", "n_group",
 ]  # fmt: skip
 GGUF = {
     "embedding_length": 32,
@@ -59,6 +63,24 @@ HUGGING_FACE = {
     "vocab_size": 40,
     "query_pre_attn_scalar": 8,
 }
+GGUF_EXPERTS = {
+    "expert_count": 4,
+    "expert_used_count": 2,
+    "expert_feed_forward_length": 12,
+    "expert_shared_feed_forward_length": 20,
+    "expert_shared_count": 1,
+    "expert_gating_func": 2,
+    "expert_weights_norm": True,
+    "leading_dense_block_count": 1,
+}
+HUGGING_FACE_EXPERTS = {
+    "num_experts": 4,
+    "num_local_experts": 4,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 12,
+    "shared_expert_intermediate_size": 20,
+}
 FACTORS = {
     "rope_freqs.weight": {"type": "f32", "shape": [4]},
     "rope_factors_long.weight": {"type": "f32", "shape": [4]},
@@ -82,10 +104,12 @@ class OnlyEmbedding:
 def _models():
     """Return the settings and the tensors of a model of each family, in both kinds of files."""
     for family in FAMILIES:
-        settings = {f"{family.gguf}.{name}": value for name, value in GGUF.items()}
+        keys = GGUF | (GGUF_EXPERTS if family.may_have_experts else {})
+        settings = {f"{family.gguf}.{name}": value for name, value in keys.items()}
         yield _model({"general.architecture": family.gguf, **settings})
         activation = "silu" if "Gemma" not in family.name else "gelu_pytorch_tanh"
         own = {**HUGGING_FACE, "hidden_act": activation, "hidden_activation": activation}
+        own |= HUGGING_FACE_EXPERTS if family.may_have_experts else {}
         own = {family.within: own} if family.within else own
         yield _model({"architectures": [family.hugging_face], **own})
     phi3 = {f"phi3.{name}": value for name, value in GGUF.items()}
@@ -122,14 +146,69 @@ def _model(metadata):
             del names[part]
     if decoder.is_tied:
         del names["head"]
+    of_experts = {role: name for role, name in names.items() if role in EXPERT_ROLES}
     tensors = {}
     for role, name in names.items():
+        if role in of_experts:
+            continue
         everywhere = role in ("embedding", "norm", "head")
-        for prefix in [""] if everywhere else [layer.format(0), layer.format(1)]:
+        for index, prefix in [(0, "")] if everywhere else enumerate(map(layer.format, range(2))):
+            if role in ("gate", "up", "down", "gate_up") and _has_experts(decoder, index):
+                continue
+            if role == "sinks":
+                tensors[f"{prefix}{name}"] = {"type": "f32", "shape": [decoder.heads]}
+                continue
             tensors[f"{prefix}{name}.weight"] = {"type": "f32", "shape": shapes[role]}
             if role in decoder.biases:
                 tensors[f"{prefix}{name}.bias"] = {"type": "f32", "shape": shapes[role][:1]}
+    for index in filter(functools.partial(_has_experts, decoder), range(2)):
+        for name, shape in _tensors_of_experts(decoder, of_experts):
+            tensors[f"{layer.format(index)}{name}"] = {"type": "f32", "shape": shape}
     return {"settings": metadata, "tensors": tensors}
+
+
+EXPERT_ROLES = (
+    "router", "router_bias", "shared_router", "shared_gate", "shared_up", "shared_down",
+    "expert_gate_up", "expert_gate", "expert_up", "expert_down", "expert_down_stack",
+    "expert_gate_bias", "expert_up_bias", "expert_down_bias",
+)  # fmt: skip
+
+
+def _has_experts(decoder, layer):
+    return decoder.experts is not None and decoder.experts.layers[layer]
+
+
+def _tensors_of_experts(decoder, names):
+    """Yield the names and shapes of a layer's tensors, as the files of the family have them."""
+    experts, hidden = decoder.experts, decoder.hidden
+    count, inner, shared = experts.count, experts.intermediate, experts.shared
+    shapes = {
+        "router": [count, hidden], "shared_router": [1, hidden], "shared_gate": [shared, hidden],
+        "shared_up": [shared, hidden], "shared_down": [hidden, shared],
+        "expert_gate": [inner, hidden], "expert_up": [inner, hidden],
+        "expert_down": [hidden, inner],
+    }  # fmt: skip
+    for role, name in names.items():
+        if role == "router_bias":
+            yield name, [count]
+        elif role.endswith("_bias"):
+            rows = shapes[role.removesuffix("_bias")][0]
+            yield name, [count, rows * (1 + bool(decoder.transforms) * (role[7] != "d"))]
+        elif role in ("expert_gate_up", "expert_down_stack") or (
+            role[:6] == "shared" and not shared
+        ):
+            continue
+        elif "{}" in name:
+            yield from ((f"{name}.weight".format(each), shapes[role]) for each in range(count))
+        elif role.startswith("expert") and decoder.transforms:
+            rows, columns = shapes[role]
+            yield name, [count, columns, rows * (1 + (role != "expert_down"))]
+        elif role.startswith("expert"):
+            yield f"{name}.weight", [count, *shapes[role]]
+        else:
+            yield f"{name}.weight", shapes[role]
+            if role in decoder.biases:
+                yield f"{name}.bias", shapes[role][:1]
 
 
 MODELS = list(_models())

@@ -99,7 +99,13 @@ foreach(variant name IN ZIP_LISTS all_variants variant_names)
     list(APPEND level_definitions TENSOR_OPS_WITHOUT_${variant})
   endif()
 endforeach()
-file(GLOB integer_formats CONFIGURE_DEPENDS native/decode/products/formats/q*.cpp)
+file(GLOB integer_formats CONFIGURE_DEPENDS native/decode/products/formats/[mnq]*.cpp
+                                            native/decode/products/formats/iq4_nl.cpp
+                                            native/decode/products/layouts/*.cpp)
+# Formats that only levels pack, since layouts/ has their products.
+file(GLOB packed_formats CONFIGURE_DEPENDS native/decode/products/formats/iq[23]_*.cpp
+                                           native/decode/products/formats/iq4_xs.cpp
+                                           native/decode/products/formats/tq*.cpp)
 set(formats_x86_64_v3_vnni ${integer_formats})
 set(flags_x86_64_v3_vnni ${flags_x86_64_v3} -DTENSOR_OPS_INTEGERS_ONLY)
 if(TENSOR_OPS_EMULATE_DOTS)

@@ -20,6 +20,17 @@ DIGESTS = {
     "bf16": "0a03b9314d2ec992",
     "f16": "49cd8d6e0416a429",
     "f32": "e3803a4ad075ee3a",
+    "iq2_s": "906338103cbc4345",
+    "iq2_xs": "ebaad53b1d4379af",
+    "iq2_xxs": "6a5fd2acd8f4c0e1",
+    "iq3_s": "c68ee242c045337d",
+    "iq3_xxs": "4133f0f41dc5ed9a",
+    "iq4_nl": "6e4e9290dfb924c4",
+    "iq4_xs": "2ad34a2b53638f9c",
+    "mxfp4": "0ab14dc4827ce4a6",
+    "nvfp4": "d15d801de59918ae",
+    "q2_K": "0aab652d14bd4c23",
+    "q3_K": "606ae16f3a209a6f",
     "q4_0": "6e4e9290dfb924c4",
     "q4_1": "7657522fdda7fea4",
     "q4_K": "9f9989730e6929f1",
@@ -28,6 +39,8 @@ DIGESTS = {
     "q5_K": "76ebf977a1c61e25",
     "q6_K": "926955e7b63cddba",
     "q8_0": "7664501d386dc175",
+    "tq1_0": "82efe024dc958469",
+    "tq2_0": "6a4129ec1f7a7820",
 }
 
 

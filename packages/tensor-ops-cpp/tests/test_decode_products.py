@@ -8,7 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from weight_blocks import BLOCKS, NUMBERS, random_weight, set_half
+from weight_blocks import (
+    BLOCKS,
+    EXPONENTS,
+    INTEGERS,
+    NUMBERS,
+    random_weight,
+    set_half,
+    set_to_one,
+)
 
 from tensor_ops_cpp import _native
 
@@ -35,14 +43,10 @@ def dequantized(name, weight):
     return gguf.quants.dequantize(weight, gguf.GGMLQuantizationType[name.upper()])
 
 
-def has_minimum(name):
-    return name in BLOCKS and len(BLOCKS[name][2]) == 2
-
-
 def minimums(name, weight):
     """Magnitude of what a block adds to all of its weights: the weights whose integer is 0."""
     blocks = weight.reshape(len(weight), -1, BLOCKS[name][1]).copy()
-    blocks[:, :, 4 if BLOCKS[name][0] == 32 else 16 :] = 0
+    blocks[:, :, INTEGERS[name]] = 0
     return np.abs(dequantized(name, blocks.reshape(weight.shape)))
 
 
@@ -58,7 +62,7 @@ def error_bound(name, activations, weight, x):
         largest = np.repeat(np.abs(x).reshape(len(x), -1, 32).max(-1), 32, axis=1)
         error = ACTIVATION_ERROR[activations] / 127 * largest.astype(np.float64) + 2.0**-142
         rounding = columns // 16 + 6
-        if has_minimum(name):  # the integers' share and the minimum's are summed apart
+        if name in INTEGERS:  # the integers' share and the minimum's are summed apart
             magnitudes = values + 2.0 * minimums(name, weight)
     rounded = (np.abs(x) + error) @ magnitudes.T
     flushed += columns * 2.0**-149
@@ -148,15 +152,10 @@ def test_rows_past_the_last_whole_tile_are_those_of_a_whole_one(name, activation
 @pytest.mark.parametrize("name", BLOCKS)
 def test_largest_integers_do_not_saturate(name, activations, variant):
     # Scale 1, minimum 0, and integers that are all the same.
-    columns, block_bytes, halves = BLOCKS[name]
-    for byte in (0x00, 0x7F, 0x80, 0xFF):
+    columns, block_bytes, _ = BLOCKS[name]
+    for byte in (0x00, 0x77, 0x7F, 0x80, 0xFF):
         block = np.full(block_bytes, byte, np.uint8)
-        for at, value in zip(halves, (1, 0), strict=False):
-            set_half(block, at, value)
-        if name == "q6_K":
-            block[192:208] = 1
-        elif columns == 256:
-            block[4:16] = [1] * 4 + [0] * 4 + [1] * 4
+        set_to_one(block, name)
         weight = np.tile(block, (48, 2))
         signs = np.where(np.arange(2 * columns) % 3, -1, 1).astype(np.float32)
         x = 127 * np.stack([np.ones_like(signs), -np.ones_like(signs), signs] * 6)
@@ -222,6 +221,8 @@ def test_zero_is_zero_and_largest_and_least_numbers_are_within_the_bound(
         blocks = weight.reshape(16, 2, -1).copy()
         for at, value in zip(BLOCKS[name][2], (2.0**-24, 0), strict=False):
             set_half(blocks, at, value)
+        if name in EXPONENTS:  # 2^-118 and 2^-10
+            blocks[..., EXPONENTS[name][0]] = {"mxfp4": 10, "nvfp4": 1}[name]
         weight = blocks.reshape(16, -1)
         x = np.full((1, columns), np.finfo(np.float32).max)
         check(name, activations, variant, weight, x)
@@ -242,7 +243,7 @@ def test_activation_that_is_not_finite_gives_no_number(name, activations, varian
 
 
 @every_variant
-@every_product
+@pytest.mark.parametrize(("name", "activations"), [p for p in PRODUCTS if p[0] not in EXPONENTS])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_weight_that_is_not_finite_gives_no_number_in_its_row(
     name, activations, variant, value, rng

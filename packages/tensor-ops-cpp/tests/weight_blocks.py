@@ -5,6 +5,17 @@ import numpy as np
 # Columns and bytes of a block, and where in it the half-precision numbers are: a scale, and what
 # the minimum is a multiple of.
 BLOCKS = {
+    "iq2_s": (256, 82, (0,)),
+    "iq2_xs": (256, 74, (0,)),
+    "iq2_xxs": (256, 66, (0,)),
+    "iq3_s": (256, 110, (0,)),
+    "iq3_xxs": (256, 98, (0,)),
+    "iq4_nl": (32, 18, (0,)),
+    "iq4_xs": (256, 136, (0,)),
+    "mxfp4": (32, 17, ()),
+    "nvfp4": (64, 36, ()),
+    "q2_K": (256, 84, (80, 82)),
+    "q3_K": (256, 110, (108,)),
     "q4_0": (32, 18, (0,)),
     "q4_1": (32, 20, (0, 2)),
     "q4_K": (256, 144, (0, 2)),
@@ -13,8 +24,20 @@ BLOCKS = {
     "q5_K": (256, 176, (0, 2)),
     "q6_K": (256, 210, (208,)),
     "q8_0": (32, 34, (0,)),
+    "tq1_0": (256, 54, (52,)),
+    "tq2_0": (256, 66, (64,)),
 }
 NUMBERS = {"bf16": 2, "f16": 2, "f32": 4}  # bytes of a column
+# Where the integers of weights are, in formats with a minimum.
+INTEGERS = {
+    "q2_K": slice(16, 80),
+    "q4_1": slice(4, 20),
+    "q4_K": slice(16, 144),
+    "q5_1": slice(4, 24),
+    "q5_K": slice(16, 176),
+}
+# Scales that are no half-precision numbers: a byte of each, and which bits of it are the exponent.
+EXPONENTS = {"mxfp4": (slice(0, 1), 128, 0), "nvfp4": (slice(0, 4), 8, 3)}
 
 
 def random_weight(rng, name, rows, columns, scale=1.0):
@@ -32,7 +55,40 @@ def random_weight(rng, name, rows, columns, scale=1.0):
     unit = scale if block_columns == 32 else scale / 64
     for at in halves:
         set_half(blocks, at, unit * rng.standard_normal(blocks.shape[:2]))
+    if name in EXPONENTS:
+        set_exponents(blocks, name, np.log2(scale) + rng.integers(-3, 3, blocks.shape[:2]))
     return blocks.reshape(rows, -1)
+
+
+def set_exponents(blocks, name, exponents):
+    """Give scales of one byte exponents, and leave what else is in the byte."""
+    at, bias, shift = EXPONENTS[name]
+    stored = (np.floor(exponents).astype(int) + bias).clip(0, 255 >> shift) << shift
+    blocks[..., at] &= (1 << shift) - 1
+    blocks[..., at] |= stored[..., None].astype(np.uint8)
+
+
+def set_to_one(block, name):
+    """Make the scales of a block one, and its minimums zero."""
+    for at, value in zip(BLOCKS[name][2], (1, 0), strict=False):
+        set_half(block, at, value)
+    if name in EXPONENTS:
+        block[EXPONENTS[name][0]] = 0
+        set_exponents(block, name, np.zeros(()))
+    elif name == "q6_K":
+        block[192:208] = 1
+    elif name in ("q4_K", "q5_K"):
+        block[4:16] = [1] * 4 + [0] * 4 + [1] * 4
+    elif name == "q2_K":
+        block[:16] = 1
+    elif name == "q3_K":  # 32 is subtracted, as from those of iq4_xs
+        block[96:108] = [0x11] * 8 + [0xAA] * 4
+    elif name == "iq4_xs":
+        block[2:8] = [0xAA] * 2 + [0x11] * 4
+    elif name in ("iq2_xxs", "iq3_xxs"):  # of codebooks the least, which is one, or a fraction
+        block[5 if name == "iq2_xxs" else 69 :: 4] &= 0x0F
+    elif name in ("iq2_xs", "iq2_s", "iq3_s"):
+        block[-4 if name == "iq3_s" else -8 :] = 0
 
 
 def set_half(blocks, at, values):

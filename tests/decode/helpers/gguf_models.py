@@ -35,11 +35,11 @@ ARCHITECTURES = {
 INTERLEAVED = ("llama", "mistral3", "smollm3", "granite")
 
 
-def write_gguf(model, path, matrices=None, kind="f32", tied="model.embed_tokens.weight"):
+def write_gguf(model, path, matrices=None, tied="model.embed_tokens.weight"):
     """Write the weights and the settings of a model.
 
-    `matrices` has the bytes of those that the file is to have in the format `kind`, and `tied` is
-    under what name it has the only matrix of a model that ties its head.
+    `matrices` has the bytes and the format of those that are not stored as they are, and `tied` is
+    under what name the file has the only matrix of a model that ties its head.
     """
     config, matrices = model.config, matrices or {}
     name = ARCHITECTURES[config.model_type]
@@ -48,10 +48,10 @@ def write_gguf(model, path, matrices=None, kind="f32", tied="model.embed_tokens.
     architecture = next(key for key, value in gguf.MODEL_ARCH_NAMES.items() if value == name)
     names = gguf.get_tensor_name_map(architecture, config.num_hidden_layers)
     ends = {"lm_head.weight", "model.embed_tokens.weight"} if config.tie_word_embeddings else {tied}
-    for key, values in _tensors(model, matrices):
+    for key, values, kind in _tensors(model, matrices):
         if key in ends - {tied}:
             continue
-        stored = gguf.GGMLQuantizationType[kind.upper()] if values.dtype == np.uint8 else None
+        stored = gguf.GGMLQuantizationType[kind.upper()]
         written = values
         if name in INTERLEAVED and "q_proj" in key:
             written = _permuted(values, config.num_attention_heads)
@@ -67,25 +67,24 @@ def write_gguf(model, path, matrices=None, kind="f32", tied="model.embed_tokens.
 
 
 def _tensors(model, matrices):
-    """Yield the tensors of a model by their names, some as bytes; of experts, gate and up apart."""
+    """Yield the tensors of a model by their names, with formats; of experts, gate and up apart."""
     alternate = model.config.model_type == "gpt_oss"  # rows of gate and up, which are columns there
     for key, tensor in model.state_dict().items():
-        is_stored = key in matrices
-        values = matrices[key].view(np.uint8) if is_stored else tensor.float().numpy()
-        if alternate and values.ndim == 3 and not is_stored:
+        values, kind = matrices.get(key, (tensor.float().numpy(), "f32"))
+        if alternate and values.ndim == 3 and key not in matrices:
             values = values.swapaxes(1, 2)
         if "experts.gate_up_proj" in key:
             halves = (values[:, ::2], values[:, 1::2]) if alternate else np.split(values, 2, axis=1)
             what = "bias" if key.endswith("bias") else "weight"
             start = key.partition("gate_up_proj")[0]
             for part, half in zip(("gate", "up"), halves, strict=True):
-                yield f"{start}{part}_proj.{what}", np.ascontiguousarray(half)
+                yield f"{start}{part}_proj.{what}", np.ascontiguousarray(half), kind
             continue
         name = key.replace("down_proj_bias", "down_proj.bias")
         name = name.replace("e_score_correction_bias", "e_score_correction.bias")
         if name.endswith(("experts.down_proj", "sinks")):
             name += ".weight"
-        yield name, np.ascontiguousarray(values)
+        yield name, np.ascontiguousarray(values), kind
 
 
 def _write_settings(writer, config):

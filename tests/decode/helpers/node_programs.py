@@ -14,8 +14,23 @@ LIMITS = Limits(2, TOKENS, TOKENS, 64, 4, 24)
 # Weights that every executor has as float32.
 PLAIN = ("cos", "sin", "tokens")
 TYPES = tuple(FORMATS)
-# Where the half-precision numbers of a block are that gguf cannot quantize to.
-K_HALVES = {"q4_K": (0, 2), "q5_K": (0, 2), "q6_K": (208,)}
+# What gguf cannot quantize to: where the half-precision numbers of a block are, and about how large
+# the other factors of a weight are.
+READ_ONLY = {
+    "q2_K": ((80, 82), 12),
+    "q3_K": ((108,), 30),
+    "q4_K": ((0, 2), 330),
+    "q5_K": ((0, 2), 330),
+    "q6_K": ((208,), 330),
+    "iq2_xxs": ((0,), 50),
+    "iq2_xs": ((0,), 50),
+    "iq2_s": ((0,), 50),
+    "iq3_xxs": ((0,), 140),
+    "iq3_s": ((0,), 160),
+    "iq4_nl": ((0,), 65),
+    "iq4_xs": ((0,), 1200),
+    "nvfp4": ((), 5),
+}
 
 
 def stored(values, kind):
@@ -25,7 +40,7 @@ def stored(values, kind):
     if values.ndim > 2:
         rows = stored(values.reshape(-1, values.shape[-1]), kind)
         return rows.reshape(*values.shape[:-1], -1)
-    if kind in K_HALVES:
+    if kind in READ_ONLY:
         return random_blocks(values, kind)
     quantized = gguf.quants.quantize(
         values.astype(np.float32), gguf.GGMLQuantizationType[kind.upper()]
@@ -34,15 +49,18 @@ def stored(values, kind):
 
 
 def random_blocks(values, kind):
-    """Return random rows of a K format, of the magnitude of given values and seeded by them."""
+    """Return random rows of a type, of the magnitude of given values and seeded by them."""
     draw, form = np.random.default_rng(values.view(np.uint64).ravel()[:8]), FORMATS[kind]
     shape = (len(values), values.shape[1] // form.block_size, form.block_bytes)
     blocks = draw.integers(0, 256, shape, np.uint8)
-    for at in K_HALVES[kind]:
-        # The other factors of a weight go up to 63 and 31, or 128 and 32.
-        scale = values.std() / 330
-        halves = (scale * draw.standard_normal((*shape[:2], 1))).astype(np.float16)
-        blocks[:, :, at : at + 2] = halves.view(np.uint8)
+    halves, factor = READ_ONLY[kind]
+    scale = values.std() / factor
+    for at in halves:
+        numbers = (scale * draw.standard_normal((*shape[:2], 1))).astype(np.float16)
+        blocks[:, :, at : at + 2] = numbers.view(np.uint8)
+    if kind == "nvfp4":  # scales of E4M3, of one exponent and any bits below
+        exponent = np.uint8(np.floor(np.log2(2 * scale)) + 7)
+        blocks[:, :, :4] = blocks[:, :, :4] & 7 | exponent << 3
     return blocks.reshape(len(values), -1)
 
 

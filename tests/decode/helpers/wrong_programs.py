@@ -96,7 +96,7 @@ WRONG_PROGRAMS = [
     ("limits/more", 1, ["limits", "more"]),
     ("limits/max_seq_length", 33, ["cos", "32", "33", "max_seq_length"]),
     # Tensors.
-    ("tensors/table/type", "q2_K", ["table", "q2_K", "q8_0"]),
+    ("tensors/table/type", "q8_1", ["table", "q8_1", "q8_0"]),
     *(("tensors/table/type", value, ["table", "type"]) for value in (None, 1, [], DELETED)),
     *(
         ("tensors/table/shape", value, ["table"])

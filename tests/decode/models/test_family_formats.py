@@ -27,23 +27,23 @@ PAIRS = zip(cycle(FAMILIES), cycle(TYPES), strict=True)
 SAMPLE = list(islice(PAIRS, max(len(FAMILIES), len(TYPES))))
 
 
-def quantized(model, kind):
-    """Store the matrices of a model in a format, which changes them; return their bytes."""
-    found = {}
+def quantized(model, kinds):
+    """Store the matrices of a model in formats, which changes them; return their bytes."""
+    found, kinds = {}, cycle(kinds)
     for name, parameter in model.named_parameters():
         matrix = parameter.detach()
         is_transposed = model.config.model_type == "gpt_oss" and matrix.ndim == 3
         if is_transposed:
             matrix = matrix.swapaxes(1, 2).contiguous()
         # No file has a quantized router, whose choices would be others.
-        is_router = ".gate." in name or ".router." in name or name.endswith("bias")
-        if matrix.ndim > 1 and holds(kind, matrix.shape[-1]) and not is_router:
+        if matrix.ndim < 2 or ".gate." in name or ".router." in name or name.endswith("bias"):
+            continue
+        if holds(kind := next(kinds), matrix.shape[-1]):
             data = stored(matrix.numpy(), kind)
             rows = data.view(np.uint8).reshape(*matrix.shape[:-1], -1)
-            values = FORMATS[kind].dequantize(rows, matrix.shape[-1])
-            values = torch.from_numpy(values)
+            values = torch.from_numpy(FORMATS[kind].dequantize(rows, matrix.shape[-1]))
             parameter.data = values.swapaxes(1, 2) if is_transposed else values
-            found[name] = data
+            found[name] = data, kind
     return found
 
 
@@ -63,7 +63,7 @@ def said(model, prompt):
     return ids[0, len(prompt) :].tolist(), (first - second).numpy()
 
 
-def check(tmp_path, family, kind, backend, activations):
+def check(tmp_path, family, kinds, backend, activations):
     """Write a model to a GGUF file, and compare what is generated from that."""
     settings = MODELS[family][2]
     sizes = {name: value for name, value in SIZES.items() if name in settings}
@@ -71,9 +71,9 @@ def check(tmp_path, family, kind, backend, activations):
     if "moe_intermediate_size" in settings:
         sizes["moe_intermediate_size"] = 256
     model = small_model(family, **sizes)
-    matrices = quantized(model, kind)
+    matrices = quantized(model, kinds)
     assert len(matrices) > 7
-    write_gguf(model, tmp_path / "model.gguf", matrices, kind)
+    write_gguf(model, tmp_path / "model.gguf", matrices)
     options = {"activations": activations, "num_workers": 1} if backend == "cpp" else {}
     with open_kernel(
         tmp_path / "model.gguf", backend=backend, cache_dtype="float32", **options
@@ -91,7 +91,12 @@ def check(tmp_path, family, kind, backend, activations):
 
 @pytest.mark.parametrize(("family", "kind"), SAMPLE)
 def test_a_family_in_a_format_says_what_transformers_says(tmp_path, cpp, family, kind):
-    check(tmp_path, family, kind, cpp, "float32")
+    check(tmp_path, family, [kind], cpp, "float32")
+
+
+def test_a_file_may_have_every_type(tmp_path, backend):
+    """Each of its matrices is of another type, those of one product too."""
+    check(tmp_path, "Qwen 3", TYPES[::-1], backend, "float32")
 
 
 @pytest.mark.nightly
@@ -101,4 +106,4 @@ def test_a_family_in_a_format_says_what_transformers_says(tmp_path, cpp, family,
 def test_every_family_in_every_format(tmp_path, backend, family, kind, activations):
     if backend == "python" and activations != "float32":
         pytest.skip("the meaning of a program rounds no activations")
-    check(tmp_path, family, kind, backend, activations)
+    check(tmp_path, family, [kind], backend, activations)

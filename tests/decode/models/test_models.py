@@ -1,10 +1,12 @@
 """Models of every family against transformers: the same greedy tokens, from both kinds of files."""
 
 import copy
+import json
 
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import load_file, save_file
 
 from gguf_models import write_gguf
 from greedy_models import assert_same, expected, greedy, open_kernel
@@ -111,3 +113,43 @@ def test_norms_stored_in_bfloat16_have_one_added_in_float32(tmp_path, backend):
         kernel.compile()
         assert {tensor.type for tensor in kernel.program.tensors.values()} == {"f32", "bf16"}
         assert_same(greedy(kernel, some_prompts()), right)
+
+
+def test_gpt_oss_in_the_blocks_of_its_folder(tmp_path, backend):
+    model = small_model("gpt-oss", hidden_size=64, intermediate_size=32)
+    model.save_pretrained(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    for name, parameter in model.named_parameters():
+        if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            continue
+        matrices = parameter.detach().swapaxes(1, 2).contiguous()
+        blocks, scales = blocks_and_scales(matrices.numpy())
+        tensors |= {f"{name}_blocks": blocks, f"{name}_scales": scales}
+        del tensors[name]
+        # What transformers has on a CPU.
+        values = np.stack([MXFP4[blocks & 15], MXFP4[blocks >> 4]], axis=-1)
+        values = np.ldexp(values.reshape(*scales.shape, 32), scales[..., None].astype(int) - 127)
+        values = torch.from_numpy(values.reshape(matrices.shape).astype(np.float32))
+        parameter.data = values.swapaxes(1, 2).contiguous()
+    save_file(tensors, tmp_path / "model.safetensors")
+    config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
+    config["quantization_config"] = {"quant_method": "mxfp4"}
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    right = [expected(model, prompt, 16) for prompt in some_prompts()]
+    options = {"activations": "float32"} if backend == "cpp" else {}
+    with open_kernel(tmp_path, backend=backend, cache_dtype="float32", **options) as kernel:
+        kernel.compile()
+        assert "mxfp4" in {tensor.type for tensor in kernel.program.tensors.values()}
+        assert_same(greedy(kernel, some_prompts(), 16), right)
+
+
+MXFP4 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+
+
+def blocks_and_scales(values):
+    """Return values rounded to MXFP4 as a folder has them: pairs of neighbours, and exponents."""
+    blocks = values.reshape(*values.shape[:-1], -1, 32)
+    exponents = np.floor(np.log2(np.abs(blocks).max(axis=-1))).astype(int) - 2
+    scaled = np.ldexp(blocks, -exponents[..., None])
+    codes = np.abs(scaled[..., None] - MXFP4).argmin(axis=-1).astype(np.uint8)
+    return codes[..., ::2] | codes[..., 1::2] << 4, (exponents + 127).astype(np.uint8)

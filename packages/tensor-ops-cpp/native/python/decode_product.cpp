@@ -63,7 +63,7 @@ Floats decode_product(const std::string& format_name, const std::string& activat
   const std::size_t index = variant_of(variant);
   const ProductKernel& kernel = product_kernel(format, decode::activation_type(activations), index)
                                     .for_tokens(tokens_at_a_time);
-  const PackTile pack = format.pack(product_variants()[index].level);
+  const PackTile pack = format.pack[product_variants()[index].level];
   if (!kernel.multiply) throw py::value_error(format_name + " has no product with " + activations);
   if (weight.ndim() != 2 || x.ndim() != 2)
     throw py::value_error("weight and x have two dimensions");

@@ -50,9 +50,13 @@ std::vector<unsigned char> random_rows(const WeightFormat& format, std::size_t c
       const float value = normal();
       const auto* const bytes = reinterpret_cast<const unsigned char*>(&value);
       std::memcpy(&rows[at], bytes + 4 - format.block_bytes, format.block_bytes);
-    } else if (name == "q6_K") {
-      set_half(&rows[at + 208]);
-    } else {
+    } else if (name == "mxfp4") {
+      rows[at] = static_cast<unsigned char>(120 + generator() % 16);
+    } else if (name == "q3_K" || name == "q6_K" || name == "tq1_0" || name == "tq2_0") {
+      set_half(&rows[at + format.block_bytes - 2]);
+    } else if (name == "q2_K") {
+      for (std::size_t i : {80, 82}) set_half(&rows[at + i]);
+    } else if (name != "nvfp4") {
       set_half(&rows[at]);
       if (name == "q4_1" || name == "q5_1" || name == "q4_K" || name == "q5_K")
         set_half(&rows[at + 2]);
@@ -99,7 +103,7 @@ struct Case {
 
   // Packs the first rows as a level does it.
   void pack(std::size_t level, std::size_t present, unsigned char* to) const {
-    format.pack(level)(rows.data(), present, columns, to);
+    format.pack[level](rows.data(), present, columns, to);
   }
 
   // Whether a level packs the same bytes as the lowest one.

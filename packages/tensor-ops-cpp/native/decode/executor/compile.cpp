@@ -227,7 +227,7 @@ void Executable::plan_products(std::size_t n) {
           run.tile_bytes = format_of(matrix).tile_bytes(columns);
           run.first = first_row + row;
           run.rows = from < to ? std::min((to - from) * kTileRows, matrix.rows - row) : 0;
-          run.pack = format_of(matrix).pack(isa_choice().index);
+          run.pack = format_of(matrix).pack[isa_choice().index];
           run.source =
               source.first ? source.first + (each.plane * matrix.rows + row) * row_bytes : nullptr;
           run.source_row_bytes = row_bytes;

@@ -120,8 +120,8 @@ class Attention {
     return shared_.parts.in(share_.shared) + number * layout_of_part_.floats;
   }
   TENSOR_OPS_INLINE Attended attended(std::size_t pair) const {
-    return {sizes_, {out(pair), own_.largest.in(share_.own), own_.sums.in(share_.own)},
-            sinks_of(pair)};
+    return {
+        sizes_, {out(pair), own_.largest.in(share_.own), own_.sums.in(share_.own)}, sinks_of(pair)};
   }
   // Those of the heads of a pair's query; null where there are none.
   TENSOR_OPS_INLINE const float* sinks_of(std::size_t pair) const {

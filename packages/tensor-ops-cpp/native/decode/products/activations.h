@@ -34,6 +34,12 @@ using Integers = std::int32_t[terms][kBlockColumns];
 // all 32. z / 8 times such a sum corrects a product with weights that still have their zero point z
 // added.
 
+// What `sum` is of all 32 columns, of the first or the last 16: of -8 times a sum of integers.
+template <std::size_t terms>
+TENSOR_OPS_INLINE float sum_from(std::int32_t minus_8_sum) {
+  return static_cast<float>(minus_8_sum) * (terms == 1 ? -0.125f : -0.125f * kSecondTerm);
+}
+
 template <std::size_t terms>
 struct Int8Block {
   float scale, sum;
@@ -41,6 +47,10 @@ struct Int8Block {
   std::int8_t q[terms][kBlockColumns];
 
   TENSOR_OPS_INLINE void set(const Integers<terms>& integers);
+  TENSOR_OPS_INLINE float half_sum(std::size_t half) const {
+    const std::int32_t last = minus_8_sums[terms - 1][half];
+    return sum_from<terms>(terms == 1 ? last : 254 * minus_8_sums[0][half] + last);
+  }
 };
 
 // For the instructions of x86 that add two products at a time: of bytes, or of int16, which hold
@@ -59,6 +69,9 @@ struct PairBlock<1> {
   std::int8_t q[kBlockColumns];
 
   TENSOR_OPS_INLINE void set(const Integers<1>& integers);
+  TENSOR_OPS_INLINE float half_sum(std::size_t half) const {
+    return sum_from<1>(minus_8_pairs[half][0] + minus_8_pairs[half][1]);
+  }
 };
 
 #endif
@@ -77,6 +90,9 @@ struct PairBlock<2> {
   std::int16_t q[kBlockColumns];
 
   TENSOR_OPS_INLINE void set(const Integers<2>& integers);
+  TENSOR_OPS_INLINE float half_sum(std::size_t half) const {
+    return sum_from<2>(minus_8_sums[half]);
+  }
 };
 
 #endif

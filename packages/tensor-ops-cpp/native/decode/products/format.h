@@ -4,7 +4,7 @@
 //     #include "decode/products/format.h"
 //     #if KERNEL_PASS
 //     #include "decode/products/..."
-//     namespace tensor_ops::TENSOR_OPS_LEVEL { EXPORT_PRODUCTS(name, ...) }
+//     namespace tensor_ops::TENSOR_OPS_LEVEL { EXPORT_PACK(name, ...) EXPORT_PRODUCTS(name, ...) }
 //     #else
 //     namespace tensor_ops { DECLARE_WEIGHT_FORMAT(name, ...) }
 //     #endif
@@ -19,11 +19,16 @@
 
 #define KERNEL_PASS 1
 
-// The arguments after the name and the PackTile: a ProductKernel for each ActivationType, {} for
-// none; the last ones may be left out.
-#define EXPORT_PRODUCTS(format, pack, ...)     \
+// The arguments after the name: a ProductKernel for each ActivationType, {} for none; the last ones
+// may be left out.
+#define EXPORT_PRODUCTS(format, ...)           \
   extern const ProductTable format##_products; \
-  constexpr ProductTable format##_products = {{__VA_ARGS__}, pack};
+  constexpr ProductTable format##_products = {{__VA_ARGS__}};
+
+// The PackTile of a level; other variants have none.
+#define EXPORT_PACK(format, ...)       \
+  extern const PackTile format##_pack; \
+  constexpr PackTile format##_pack = __VA_ARGS__;
 
 #else
 
@@ -33,25 +38,34 @@
 #include "decode/products/variants.h"
 
 // The arguments after the name: the members of WeightFormat up to dequantize. The second and third
-// form have the variants that are compiled for bf16 or for integers only.
-#define DECLARE_WEIGHT_FORMAT(format, ...)                                                      \
-  DECLARE_WITH_VARIANTS(format, TENSOR_OPS_NOTHING, TENSOR_OPS_NO_PRODUCTS, TENSOR_OPS_NOTHING, \
-                        TENSOR_OPS_NO_PRODUCTS, __VA_ARGS__)
-#define DECLARE_BF16_FORMAT(format, ...)                                         \
-  DECLARE_WITH_VARIANTS(format, TENSOR_OPS_IMPORT_PRODUCTS, TENSOR_OPS_PRODUCTS, \
+// form have the variants that are compiled for bf16 or for integers only. The last one is of a
+// format whose tiles are multiplied by the products that a file of layouts/ exports.
+#define DECLARE_WEIGHT_FORMAT(format, ...)                                          \
+  DECLARE_WITH_VARIANTS(format, format, TENSOR_OPS_NOTHING, TENSOR_OPS_NO_PRODUCTS, \
                         TENSOR_OPS_NOTHING, TENSOR_OPS_NO_PRODUCTS, __VA_ARGS__)
-#define DECLARE_BLOCK_FORMAT(format, ...)                                   \
-  DECLARE_WITH_VARIANTS(format, TENSOR_OPS_NOTHING, TENSOR_OPS_NO_PRODUCTS, \
+#define DECLARE_BF16_FORMAT(format, ...)                                                 \
+  DECLARE_WITH_VARIANTS(format, format, TENSOR_OPS_IMPORT_PRODUCTS, TENSOR_OPS_PRODUCTS, \
+                        TENSOR_OPS_NOTHING, TENSOR_OPS_NO_PRODUCTS, __VA_ARGS__)
+#define DECLARE_BLOCK_FORMAT(format, ...) DECLARE_FORMAT_OF_LAYOUT(format, format, __VA_ARGS__)
+#define DECLARE_FORMAT_OF_LAYOUT(format, layout, ...)                               \
+  DECLARE_WITH_VARIANTS(format, layout, TENSOR_OPS_NOTHING, TENSOR_OPS_NO_PRODUCTS, \
                         TENSOR_OPS_IMPORT_PRODUCTS, TENSOR_OPS_PRODUCTS, __VA_ARGS__)
 
-#define DECLARE_WITH_VARIANTS(format, IMPORT_BF16, BF16, IMPORT_BLOCKS, BLOCKS, ...)          \
-  TENSOR_OPS_FOR_EACH_VARIANT(TENSOR_OPS_IMPORT_PRODUCTS, IMPORT_BF16, IMPORT_BLOCKS, format) \
+#define DECLARE_WITH_VARIANTS(format, layout, IMPORT_BF16, BF16, IMPORT_BLOCKS, BLOCKS, ...)  \
+  TENSOR_OPS_FOR_EACH_LEVEL(TENSOR_OPS_IMPORT_PACK, format)                                   \
+  TENSOR_OPS_FOR_EACH_VARIANT(TENSOR_OPS_IMPORT_PRODUCTS, IMPORT_BF16, IMPORT_BLOCKS, layout) \
   static const WeightFormat format##_format{                                                  \
       #format,                                                                                \
       __VA_ARGS__,                                                                            \
-      {TENSOR_OPS_FOR_EACH_VARIANT(TENSOR_OPS_PRODUCTS, BF16, BLOCKS, format)}};              \
+      {TENSOR_OPS_FOR_EACH_LEVEL(TENSOR_OPS_PACK, format)},                                   \
+      {TENSOR_OPS_FOR_EACH_VARIANT(TENSOR_OPS_PRODUCTS, BF16, BLOCKS, layout)}};              \
   static const WeightFormatRegistration format##_registration{format##_format};
 
+#define TENSOR_OPS_IMPORT_PACK(format, level, name) \
+  namespace level {                                 \
+  extern const PackTile format##_pack;              \
+  }
+#define TENSOR_OPS_PACK(format, level, name) level::format##_pack,
 #define TENSOR_OPS_IMPORT_PRODUCTS(format, variant, name) \
   namespace variant {                                     \
   extern const ProductTable format##_products;            \

@@ -14,8 +14,8 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-// How many tokens are taken at a time: as many as have their integer sums in the registers, and
-// with 32 registers those over the blocks too.
+// How many tokens are taken at a time, half as many with two minimums: as many as have their
+// integer sums in the registers, and with 32 registers those over the blocks too.
 template <std::size_t terms, std::size_t scales>
 #if defined(__AVX512F__)
 constexpr std::size_t kIntegerTokens = 8 / (TENSOR_OPS_X86_PAIRS ? scales : 1);
@@ -35,23 +35,27 @@ constexpr bool kSumsInMemory = true;
 // Ends a block, for a vector of rows. The sums of two terms are 254 times too large.
 template <std::size_t scales, bool has_minimum>
 struct BlockEnd {
-  Floats scale[scales], minimum{};
+  Floats scale[scales], minimum[has_minimum ? scales : 1];
 
   // total_of(scale) returns the sum over the columns of one scale, with all terms.
   template <class X, class TotalOf>
   TENSOR_OPS_INLINE void add_totals(Floats& sums, const X& x, TotalOf total_of) const {
     Floats total = total_of(0) * scale[0];
     if constexpr (scales == 2) total = fma(total_of(1), scale[1], total);
-    if constexpr (has_minimum) total = fma(minimum, broadcast(x.sum), total);
+    if constexpr (has_minimum && scales == 1) total = fma(minimum[0], broadcast(x.sum), total);
+    if constexpr (has_minimum && scales == 2)
+      for (std::size_t s = 0; s < scales; ++s)
+        total = fma(minimum[s], broadcast(x.half_sum(s)), total);
     sums = fma(total, broadcast(x.scale), sums);
   }
 };
 template <std::size_t terms, class Format>
 TENSOR_OPS_INLINE auto end_of(const Format& block) {
   BlockEnd<Format::kScales, Format::kHasMinimum> end;
-  if constexpr (Format::kHasMinimum) end.minimum = block.minimum;
-  for (std::size_t s = 0; s < Format::kScales; ++s)
+  for (std::size_t s = 0; s < Format::kScales; ++s) {
+    if constexpr (Format::kHasMinimum) end.minimum[s] = block.minimum[s];
     end.scale[s] = terms == 1 ? block.scale[s] : block.scale[s] * kSecondTerm;
+  }
   return end;
 }
 
@@ -67,11 +71,13 @@ template <class Format, std::size_t terms, class Block = Activations<terms>>
 struct IntegerProduct {
   static constexpr std::size_t kScales = Format::kScales;
   static constexpr bool kJoined = std::is_same_v<Block, PairBlock<2>>;
+  static constexpr std::size_t kMost =
+      kIntegerTokens<terms, kScales> / (kScales == 2 && Format::kHasMinimum ? 2 : 1);
 #if defined(__AVX512VNNI__)
   // Several tokens of two terms are joined, except for those that fill no tile of AMX.
-  static constexpr std::size_t kTokens = kJoined || terms == 1 ? kIntegerTokens<terms, kScales> : 4;
+  static constexpr std::size_t kTokens = kJoined || terms == 1 ? kMost : 4;
 #else
-  static constexpr std::size_t kTokens = kIntegerTokens<terms, kScales>;
+  static constexpr std::size_t kTokens = kMost;
 #endif
   // Whether the weights of a step are block.nibble_pairs(), which takes fewer instructions.
   static constexpr bool kTakesNibblePairs = kJoined && Format::kLargest == 15;

@@ -120,9 +120,9 @@ class JoinedSums {
 #endif
 #if TENSOR_OPS_X86_PAIRS
 
-// Sums of bytes in 16 bits. They hold all products of a scale's columns, if weights up to 31 have
-// 16 subtracted, and those up to 63 over 16 columns 32: what is subtracted is added in advance, for
-// the activations, and the sums wrap until the last product is there.
+// Sums of bytes in 16 bits. They hold all products of a scale's columns once kZero is subtracted
+// from weights, or 16 from those up to 31 without a kZero: what is subtracted is added in advance,
+// for the activations, and the sums wrap until the last product is there.
 template <class Format>
 class ShortSums {
  public:
@@ -154,11 +154,11 @@ class ShortSums {
 
  private:
   static constexpr int kProducts = 2 * 127 * 2 * kDotWords / Format::kScales;
-  static constexpr bool kFit = kProducts * Format::kLargest <= 32767;
-  static constexpr int kSubtracted = kFit ? Format::kZero : (Format::kLargest + 1) / 2;
-  static_assert(kFit || kProducts * kSubtracted <= 32767);
-  static_assert(kSubtracted == Format::kZero ||
-                (kSubtracted == 16 && Format::kZero == 0 && Format::kScales == 1));
+  static constexpr int kAbove = Format::kLargest - Format::kZero;
+  static constexpr bool kFit =
+      kProducts * (kAbove > Format::kZero ? kAbove : Format::kZero) <= 32767;
+  static constexpr int kSubtracted = kFit ? Format::kZero : 16;
+  static_assert(kFit || (Format::kLargest == 31 && Format::kZero == 0 && Format::kScales == 1));
 
   Shorts sums_[kTogether];
   const std::int32_t* added_;

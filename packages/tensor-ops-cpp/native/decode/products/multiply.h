@@ -32,6 +32,15 @@ TENSOR_OPS_INLINE void prefetch_lines(const unsigned char* from, std::size_t byt
   for (std::size_t i = 0; i < bytes; i += kLineBytes) __builtin_prefetch(from + ahead + i, 0, 3);
 }
 
+// Prefetches what a block of several has to: its share of the lines from their common head on.
+template <class Tile>
+TENSOR_OPS_INLINE void prefetch_share(const unsigned char* head, std::size_t block,
+                                      std::size_t ahead) {
+  constexpr std::size_t lines = Tile::kBytes / kLineBytes;
+  constexpr std::size_t most = (lines + Tile::kBlocks - 1) / Tile::kBlocks;
+  prefetch_lines(head + block * lines / Tile::kBlocks * kLineBytes, most * kLineBytes, ahead);
+}
+
 // Calls body(i) for each i < count, where i is a constant. A body that needs it in a constant
 // expression takes `auto`; others take std::size_t, so that they are compiled once and not `count`
 // times. TENSOR_OPS_UNROLLED_FOR compiles sooner; GCC finds more registers for some of these
@@ -75,7 +84,7 @@ struct Tokens {
 //   kLargest, kZero: its weights are integers from 0 to kLargest, less kZero, times a scale
 //   kScales: how many scales the columns of a block have, 1 or 2
 //   word(j): the integers of columns 4j to 4j + 3
-//   scale[], minimum: Floats; the minimum is added to a weight where kHasMinimum
+//   scale[], minimum[]: Floats of each scale; a minimum is added to weights where kHasMinimum
 template <class Tile>
 class TileBlock {
  public:
@@ -104,26 +113,26 @@ class TileBlock {
   }
   // Line j has columns 4j to 4j + 3 in its low nibbles, and columns 4j + 16 to 4j + 19 in its high
   // nibbles.
+  template <bool has_other_masks = (Tile::kLines > kDotWords)>
   TENSOR_OPS_INLINE Words nibbles(std::size_t word) const {
     const Words both = word < kDotWords ? line(word) : line(word - kDotWords) >> 4;
-    return kHasHighBits ? masked<0x0F0F0F0F>(both) : both & 0x0F0F0F0Fu;
+    return has_other_masks ? masked<0x0F0F0F0F>(both) : both & 0x0F0F0F0Fu;
   }
-  // Bits 4 and above of a word, `bits` of each integer. 8 / bits words share a line, the first word
-  // in the lowest bits.
-  template <std::size_t bits>
+  // Some bits of each integer of a word, from bit `first` on. 8 / bits words share a line, the
+  // first word in the lowest bits.
+  template <std::size_t bits, std::size_t first = 4>
   TENSOR_OPS_INLINE Words high(std::size_t first_line, std::size_t word) const {
     constexpr std::size_t together = 8 / bits;
     const Words shared = line(first_line + word / together);
     const std::size_t at = word % together * bits;
-    return masked<((1u << bits) - 1) * 0x10101010u>(at < 4 ? shared << (4 - at)
-                                                           : shared >> (at - 4));
+    return masked<((1u << bits) - 1) * 0x01010101u << first>(at < first ? shared << (first - at)
+                                                                        : shared >> (at - first));
   }
   // The two bytes that row r has at half line `index`.
   TENSOR_OPS_INLINE Words pair(std::size_t index) const {
     return widened(load_vector<Halves>(halves_ + index * kLineBytes / 2));
   }
 
-  static constexpr bool kHasHighBits = Tile::kLines > kDotWords;
   const unsigned char *halves_, *lines_;
 };
 
@@ -142,17 +151,22 @@ class SuperBlock : public TileBlock<Tile> {
         index_(block % Tile::kBlocks),
         integers_(this->pair(Tile::kPairs + index_)) {}
   TENSOR_OPS_INLINE void prefetch(std::size_t ahead = kStreamAhead) const {
-    constexpr std::size_t lines = Tile::kBytes / kLineBytes;
-    constexpr std::size_t most = (lines + Tile::kBlocks - 1) / Tile::kBlocks;  // of a block's share
-    prefetch_lines(this->halves_ + index_ * lines / Tile::kBlocks * kLineBytes, most * kLineBytes,
-                   ahead);
+    prefetch_share<Tile>(this->halves_, index_, ahead);
   }
 
  protected:
   TENSOR_OPS_INLINE Words low_integers() const { return integers_ << 24 >> 24; }
   TENSOR_OPS_INLINE Words high_integers() const { return integers_ >> 8; }
+  // The same with signs.
+  TENSOR_OPS_INLINE Words low_signed() const { return shifted_signed<24>(); }
+  TENSOR_OPS_INLINE Words high_signed() const { return shifted_signed<16>(); }
 
  private:
+  template <int up>
+  TENSOR_OPS_INLINE Words shifted_signed() const {
+    return bit_cast<Words>(bit_cast<Ints>(integers_ << up) >> 24);
+  }
+
   const std::size_t index_;
   const Words integers_;
 };
@@ -167,7 +181,7 @@ struct Dequantized : Format {
     for (std::size_t i = 0; i < 4; ++i) {
       const Ints value = bit_cast<Ints>(word >> (8 * i) & 255u) - Format::kZero;
       w[i] = __builtin_convertvector(value, Floats) * this->scale[j * Format::kScales / 8];
-      if constexpr (Format::kHasMinimum) w[i] += this->minimum;
+      if constexpr (Format::kHasMinimum) w[i] += this->minimum[j * Format::kScales / 8];
     }
   }
 };

@@ -4,6 +4,7 @@
 
 #include "decode/products/dot.h"
 #include "decode/products/unpack.h"
+#include "kernels/elements.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
@@ -205,10 +206,11 @@ class RowsBlock {
   TENSOR_OPS_INLINE Word word(std::size_t offset) const {
     return words_[(offset - Form::kWordsAt) / 4];
   }
-  // The numbers of two bytes at an offset.
-  TENSOR_OPS_INLINE void copy_halves(std::size_t offset, unsigned char* to) const {
+  // Numbers of some bytes at an offset.
+  template <std::size_t size>
+  TENSOR_OPS_INLINE void copy(std::size_t offset, unsigned char* to) const {
     for (std::size_t r = 0; r < kVectorRows; ++r)
-      __builtin_memcpy(to + 2 * r, rows_[part_ * kVectorRows + r] + offset, 2);
+      __builtin_memcpy(to + size * r, rows_[part_ * kVectorRows + r] + offset, size);
   }
 
  private:
@@ -218,52 +220,78 @@ class RowsBlock {
   Words words_[kWords];
 };
 
-// The half lines of a block of a tile, as far as they belong to a part.
+// The head of a block of a tile, as far as it belongs to a part: half lines, or fourths of lines.
 template <class Block>
-class HalfLines {
+class HeadLines {
  public:
-  TENSOR_OPS_INLINE HalfLines(const Block& block, unsigned char* first)
-      : block_(block), first_(first) {}
+  TENSOR_OPS_INLINE HeadLines(const Block& block, unsigned char* first, std::size_t part)
+      : block_(block), first_(first), part_(part) {}
   TENSOR_OPS_INLINE void set(std::size_t index, Words halves) const {
-    store_halves(first_ + index * kLineBytes / 2, halves);
+    store_halves(half_line(index), halves);
   }
   TENSOR_OPS_INLINE void copy(std::size_t index, std::size_t offset) const {
-    block_.copy_halves(offset, first_ + index * kLineBytes / 2);
+    block_.template copy<2>(offset, half_line(index));
+  }
+  TENSOR_OPS_INLINE void set_byte(std::size_t index, Words bytes) const {
+    using Bytes = typename VectorOf<unsigned char, kVectorBytes / 4>::Type;
+    store_vector(fourth(index), __builtin_convertvector(bytes, Bytes));
+  }
+  TENSOR_OPS_INLINE void copy_byte(std::size_t index, std::size_t offset) const {
+    block_.template copy<1>(offset, fourth(index));
+  }
+  // A line of float32: the half-precision numbers at an offset, times a power of two.
+  TENSOR_OPS_INLINE void set_unit(std::size_t at, std::size_t offset, float factor) const {
+    unsigned char halves[kVectorBytes / 2];
+    block_.template copy<2>(offset, halves);
+    store_vector(first_ + at + part_ * kVectorBytes,
+                 Float16::widen(load_vector<Halves>(halves)) * factor);
   }
 
  private:
+  TENSOR_OPS_INLINE unsigned char* half_line(std::size_t index) const {
+    return first_ + (index * kLineBytes + part_ * kVectorBytes) / 2;
+  }
+  TENSOR_OPS_INLINE unsigned char* fourth(std::size_t index) const {
+    return first_ + (index * kLineBytes + part_ * kVectorBytes) / 4;
+  }
+
   const Block& block_;
   unsigned char* const first_;
+  const std::size_t part_;
 };
+
+// Packs some bits of integers of 32 columns, from bit `first` on, as TileBlock::high() reads them.
+template <std::size_t bits, std::size_t first>
+TENSOR_OPS_INLINE void pack_bits(const Words (&q)[kFours], unsigned char* lines) {
+  constexpr std::size_t together = 8 / bits;  // words to a line
+  constexpr std::uint32_t mask = bits == 1 ? kLowBits : kLowTwoBits;
+  for (std::size_t i = 0; i < kFours / together; ++i) {
+    Words packed = {};
+    for (std::size_t t = 0; t < together; ++t)
+      packed |= (q[i * together + t] >> first & mask) << static_cast<int>(t * bits);
+    store_vector(lines + i * kLineBytes, packed);
+  }
+}
 
 // Packs integers of `bits` bits of 32 columns into a part of lines.
 template <std::size_t bits>
 TENSOR_OPS_INLINE void pack_words(const Words (&q)[kFours], unsigned char* lines) {
-  const auto store = [lines](std::size_t line, Words words) TENSOR_OPS_INLINE_LAMBDA {
-    store_vector(lines + line * kLineBytes, words);
-  };
   if constexpr (bits == 8) {
-    for (std::size_t i = 0; i < kFours; ++i) store(i, q[i]);
-    return;
-  }
-  // The lower four bits, as TileBlock::nibbles() reads them.
-  for (std::size_t i = 0; i < 4; ++i) store(i, (q[i] & kLowHalves) | (q[4 + i] & kLowHalves) << 4);
-  // The bits above, as TileBlock::high() reads them.
-  if constexpr (bits > 4) {
-    constexpr std::size_t high = bits - 4, together = 8 / high;  // words to a line
-    constexpr std::uint32_t mask = high == 1 ? kLowBits : kLowTwoBits;
-    for (std::size_t i = 0; i < kFours / together; ++i) {
-      Words packed = {};
-      for (std::size_t t = 0; t < together; ++t)
-        packed |= (q[i * together + t] >> 4 & mask) << static_cast<int>(t * high);
-      store(4 + i, packed);
-    }
+    for (std::size_t i = 0; i < kFours; ++i) store_vector(lines + i * kLineBytes, q[i]);
+  } else if constexpr (bits >= 4) {
+    // The lower four bits, as TileBlock::nibbles() reads them.
+    for (std::size_t i = 0; i < 4; ++i)
+      store_vector(lines + i * kLineBytes, (q[i] & kLowHalves) | (q[4 + i] & kLowHalves) << 4);
+    if constexpr (bits > 4) pack_bits<bits - 4, 4>(q, lines + 4 * kLineBytes);
+  } else {
+    pack_bits<2, 0>(q, lines);
+    if constexpr (bits == 3) pack_bits<1, 2>(q, lines + 2 * kLineBytes);
   }
 }
 
 // Packs rows of blocks, as Form describes them: kBytes and kColumns of a block in a file, kWordsAt
 // where the words begin that unpack(block, b, q) reads, which gives the integers of 32 columns, of
-// kBits bits. set_halves(block, lines) sets the rest of a block.
+// kBits bits. set_head(block, lines) sets the rest of a block.
 template <class Form>
 void pack_blocks(const unsigned char* first, std::size_t rows, std::size_t columns,
                  unsigned char* tile) {
@@ -281,13 +309,13 @@ void pack_blocks(const unsigned char* first, std::size_t rows, std::size_t colum
         Form::unpack(block, i, q);
         pack_words<Form::kBits>(q, tile + Tile::lines_at(b + i) + part * kVectorBytes);
       }
-      Form::set_halves(
-          block, HalfLines<Block>(block, tile + Tile::halves_at(b) + part * kVectorBytes / 2));
+      Form::set_head(block, HeadLines<Block>(block, tile + Tile::halves_at(b), part));
     }
   }
-  // The half of a line that belongs to a block behind the last one.
-  if (Tile::kHalfBytes % kLineBytes != 0 && blocks % 2 != 0)
-    __builtin_memset(tile + Tile::halves_at(blocks), 0, Tile::kHalfBytes);
+  // The parts of a line that belong to blocks behind the last one.
+  if (const std::size_t present = blocks % Tile::kShared; present != 0)
+    __builtin_memset(tile + Tile::halves_at(blocks), 0,
+                     (Tile::kShared - present) * Tile::kHalfBytes);
 }
 
 }  // namespace

@@ -6,14 +6,15 @@
 // number of tokens.
 //
 // Error of a result of K columns, against the product with the weights as the file means them,
-// where u = 2^-24 and nothing overflows (each to 0.1 %):
+// where u = 2^-24, nothing overflows, and no scale is below 2^-118 as only mxfp4 may have (each to
+// 0.1 %):
 //   float32 activations:  u (K + 2) sum(|w| |x|)
 //   integer activations:  sum(|w| e) + u (K / 16 + 6) sum((|w| + 2 |m|) (|x| + e))
 //   bfloat16 activations: sum(|w| e) + u (K + 2) sum(|w| (|x| + e)) + 2^-126 sum(1 + |x|)
 // and K 2^-149, which matters to subnormal results. For bfloat16, e is 2^-8 |x| + 2^-126; what is
 // too large for bfloat16, from 2^128 (1 - 2^-9), is infinite. Else e is the error of an activation:
 // 0.501 d for int8 and 0.002 d for int8x2, where d is the largest magnitude of the activation's
-// block divided by 127, and 2^-142 more. m is what the format adds to all weights of a block: its
+// block divided by 127, and 2^-142 more. m is what the format adds to all weights of a scale: their
 // minimum, or 0.
 #pragma once
 
@@ -70,7 +71,6 @@ using PackTile = void (*)(const unsigned char* first, std::size_t rows, std::siz
 
 struct ProductTable {
   ProductKernel of[kActivationTypes];  // null pointers where a format has no such product
-  PackTile pack;                       // of a level; other variants may have none
 };
 
 // How a file stores a row: blocks of `block_columns` columns in `block_bytes` bytes each, and how a
@@ -80,11 +80,10 @@ struct WeightFormat {
   std::size_t block_columns, block_bytes;
   std::size_t (*tile_bytes)(std::size_t columns);
   void (*dequantize)(const unsigned char* row, std::size_t columns, float* values);
+  std::vector<PackTile> pack;                 // by compiled_levels(); all write the same bytes
   std::vector<const ProductTable*> products;  // by product_variants(); null where it has none
 
   std::size_t row_bytes(std::size_t columns) const { return columns / block_columns * block_bytes; }
-  // As a level of compiled_levels() packs. All write the same bytes.
-  PackTile pack(std::size_t level) const { return products[level]->pack; }
 };
 
 // Sorted by name.

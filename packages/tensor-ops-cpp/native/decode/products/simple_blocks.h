@@ -41,7 +41,7 @@ struct SimpleBlock {
     }
   }
   template <class Block, class Lines>
-  static UNPACK_INLINE void set_halves(const Block&, const Lines& lines) {
+  static UNPACK_INLINE void set_head(const Block&, const Lines& lines) {
     for (std::size_t h = 0; h < kHalves; ++h) lines.copy(h, 2 * h);
   }
 };
@@ -71,7 +71,7 @@ struct SimpleTileBlock : TileBlock<typename Form::Tile> {
   static constexpr std::size_t kScales = 1;
   static constexpr bool kHasMinimum = Form::kHasMinimum;
   const Floats scale[kScales]{this->half(0)};
-  const Floats minimum{kHasMinimum ? this->half(Form::kHalves - 1) : Floats{}};
+  const Floats minimum[kScales]{kHasMinimum ? this->half(Form::kHalves - 1) : Floats{}};
   using TileBlock<typename Form::Tile>::TileBlock;
   TENSOR_OPS_INLINE Words word(std::size_t j) const {
     if constexpr (Form::kBits == 8) return this->line(j);

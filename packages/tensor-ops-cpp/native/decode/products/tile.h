@@ -1,5 +1,6 @@
 // Where things lie in a tile of a block format. A line is 64 bytes: for each of the 16 rows 4
-// bytes, or 2 of a half-precision number. Nothing here depends on the instruction-set level.
+// bytes, or 2 of a half-precision number, or a byte in a fourth of it. Nothing here depends on the
+// instruction-set level.
 #pragma once
 
 #include <cstddef>
@@ -38,12 +39,13 @@ struct BlockTile {
   }
 };
 
-// The K formats: 8 blocks of 32 columns, with `lines` lines each, share two half-precision numbers.
-// After those, still in halves of lines, is a pair of bytes of each block for each row. A format
-// with one number leaves the second half line empty, so that lines stay aligned.
-template <std::size_t lines>
+// 8 blocks of 32 columns, with `lines` lines each, share two half-precision numbers. Those of the K
+// formats are followed, still in halves of lines, by a pair of bytes of each block for each row. A
+// format with one number leaves the second half line empty, so that lines stay aligned.
+template <std::size_t lines, bool has_pairs = true>
 struct SuperBlockTile {
-  static constexpr std::size_t kHalves = 10, kLines = lines, kBlocks = 8;
+  static constexpr std::size_t kHalves = has_pairs ? 10 : 2, kLines = lines, kBlocks = 8,
+                               kShared = 1;
   static constexpr std::size_t kPairs = 2;  // the first half line of pairs
   static constexpr std::size_t kHalfBytes = kHalves * kLineBytes / 2, kHeadBytes = kHalfBytes;
   static constexpr std::size_t kBytes = kHeadBytes + kBlocks * lines * kLineBytes;
@@ -54,6 +56,35 @@ struct SuperBlockTile {
   }
   static std::size_t bytes(std::size_t columns) {
     return columns / kBlockColumns / kBlocks * kBytes;
+  }
+};
+
+// Blocks of 32 columns whose weights are codes, of as many bits as they have lines. `group` blocks
+// share a head: `scales` bytes of each row for each block and, where these multiply a unit, a line
+// with that of each row as float32. A tile with units begins with a line that says what codes mean.
+template <std::size_t lines, std::size_t group, std::size_t scales, bool has_unit>
+struct CodeTile {
+  static constexpr std::size_t kLines = lines, kBlocks = group, kShared = group, kScales = scales;
+  static constexpr std::size_t kHalfBytes = scales * kTileRows;  // of a block
+  static constexpr std::size_t kHeadBytes = group * kHalfBytes + has_unit * kLineBytes;
+  static constexpr std::size_t kBytes = kHeadBytes + group * kLines * kLineBytes;
+  static_assert(kHeadBytes % kLineBytes == 0);
+
+  static constexpr std::size_t head_at(std::size_t block) {
+    return has_unit * kLineBytes + block / group * kBytes;
+  }
+  static constexpr std::size_t halves_at(std::size_t block) {
+    return head_at(block) + block % group * kHalfBytes;
+  }
+  static constexpr std::size_t unit_at(std::size_t block) {
+    return head_at(block) + group * kHalfBytes;
+  }
+  static constexpr std::size_t lines_at(std::size_t block) {
+    return head_at(block) + kHeadBytes + block % group * kLines * kLineBytes;
+  }
+  static std::size_t bytes(std::size_t columns) {
+    const std::size_t blocks = columns / kBlockColumns;
+    return blocks ? lines_at(blocks - 1) + kLines * kLineBytes : 0;
   }
 };
 

@@ -34,6 +34,11 @@ template <class Word>
 UNPACK_INLINE Word byte_of(Word word, std::size_t place) {
   return word >> static_cast<int>(8 * (kIsBigEndian ? 3 - place : place)) & 0xFFu;
 }
+// A byte at a place of memory, beside zeros.
+template <class Word>
+UNPACK_INLINE Word in_byte(Word byte, std::size_t place) {
+  return byte << static_cast<int>(8 * (kIsBigEndian ? 3 - place : place));
+}
 template <class Word>
 UNPACK_INLINE Word half_of(Word word, std::size_t place) {
   return word >> static_cast<int>(16 * (kIsBigEndian ? 1 - place : place)) & 0xFFFFu;
@@ -43,6 +48,15 @@ UNPACK_INLINE Word half_of(Word word, std::size_t place) {
 template <class Word>
 UNPACK_INLINE Word spread(Word four) {
   return (kIsBigEndian ? four * 0x08040201u >> 3 : four * 0x00204081u) & kLowBits;
+}
+
+// Integers of 2 bits of 32 columns: of every 128, byte i of 32 has those of columns i, 32 + i,
+// 64 + i and 96 + i.
+template <class Block>
+UNPACK_INLINE void unpack_two_bits(const Block& block, std::size_t first, std::size_t b,
+                                   typename Block::Word* q) {
+  for (std::size_t i = 0; i < kFours; ++i)
+    q[i] = block.word(first + b / 4 * 32 + 4 * i) >> static_cast<int>(b % 4 * 2) & kLowTwoBits;
 }
 
 // The integers of 6 bits of q4_K and q5_K. The upper two bits of the last four blocks' integers are

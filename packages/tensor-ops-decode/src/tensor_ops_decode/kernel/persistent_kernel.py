@@ -81,9 +81,9 @@ class PersistentKernel(Session, Layers):
         the default beside `ArrayWeights` that say so, where the backend has instructions for it.
     cache_dtype : {"float32", "float16", "int8"}, optional
         Of keys and values; by default float32 for a model whose matrices are all float32.
-    quantize : {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0"}, optional
+    quantize : {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "mxfp4"}, optional
         The type that floating-point matrices are packed as; the matrix of the logits as q8_0.
-    quantize_head : {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0"}, optional
+    quantize_head : {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "mxfp4"}, optional
         The type that the matrix of the logits is packed as, of whatever type it is.
     cache : path-like or bool, optional
         The folder in which packed weights are kept, or True for the model's own folder: the next

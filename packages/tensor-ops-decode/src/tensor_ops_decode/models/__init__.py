@@ -114,6 +114,8 @@ def _refuse_quantization(settings: ModelSettings) -> None:
     """Raise a FileFormatError for weights in a format of another library."""
     if settings.values.get("quantization_config"):
         method = settings.section("quantization_config").values.get("quant_method")
+        if method == "mxfp4":
+            return
         raise FileFormatError(
             f"{settings.where}: weights quantized by {method!r:.80} are not supported; use the "
             "GGUF file of the model, or the folder that it was quantized from"

@@ -315,8 +315,8 @@ class _Assembly:
     ) -> tuple[str, str]:
         """Add the choice of experts; return their weights and numbers."""
         name = f"layer.{layer}.{role}"
-        logits = self.linear(role, {role: count}, layer)
-        logits = self.builder.add("linear", {"x": x}, logits, output=f"{name}.logits")
+        product = self.linear(role, {role: count}, layer)
+        logits = self.builder.add("linear", {"x": x}, product, output=f"{name}.logits")
         bias = {}
         if f"{role}_bias" in self.decoder.names:
             bias = {"bias": self.tensor(self.whole_name(f"{role}_bias", layer), (count,))}

@@ -95,7 +95,7 @@ def gguf_experts(settings: ModelSettings, intermediate: int, **given: Any) -> Ex
     `Experts` that it knows better.
     """
     count = settings.size("expert_count")
-    fields = {
+    fields: dict[str, Any] = {
         "count": count,
         "chosen": _chosen(settings, "expert_used_count", count),
         "intermediate": settings.size("expert_feed_forward_length", intermediate),
@@ -115,7 +115,7 @@ def hugging_face_experts(settings: ModelSettings, *counts: str, **given: Any) ->
         words = " and ".join(f"{name} is {value}" for name, value in stated.items())
         raise FileFormatError(f"{settings.where}: {words}; expected one number of experts")
     count = settings.size(next(iter(stated), counts[0]))
-    fields = {
+    fields: dict[str, Any] = {
         "count": count,
         "chosen": _chosen(settings, "num_experts_per_tok", count),
         "layers": (True,) * settings.size("num_hidden_layers"),

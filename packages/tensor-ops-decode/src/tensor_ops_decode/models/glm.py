@@ -60,7 +60,7 @@ _GGUF = (
 
 def _gguf(files: Weights, settings: ModelSettings) -> Decoder:
     further = settings.size_or_none("nextn_predict_layers")
-    values = settings.values | {"block_count": settings.size("block_count") - further}
+    values = {**settings.values, "block_count": settings.size("block_count") - further}
     settings = ModelSettings(settings.where, values)
     inner = settings.size("expert_feed_forward_length")
     settings.require("expert_gating_func", 2)

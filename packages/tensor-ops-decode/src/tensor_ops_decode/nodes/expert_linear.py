@@ -51,6 +51,7 @@ def _sample(
     name: str, sizes: tuple[int, int, int], *stacks: int, bias: bool = False, **given: int
 ) -> Sample:
     experts, chosen, columns = sizes
+    weights: dict[str, list[tuple[int, ...]]]
     weights = {"weight": [(experts, rows, columns) for rows in stacks]}
     if bias:
         weights["bias"] = [(experts, rows) for rows in stacks]

@@ -1,5 +1,8 @@
 """route: which experts compute for a token, and the weight of what each gives."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from tensor_ops.extension import OPS
@@ -49,7 +52,7 @@ def _largest(rank: Array, count: int) -> Array:
     return order[:count].astype(np.int32)
 
 
-def _of_chosen_groups(rank: Array, of: dict[str, int]) -> Array:
+def _of_chosen_groups(rank: Array, of: Mapping[str, Any]) -> Array:
     """Return scores that are -inf outside the groups whose two best experts have the largest."""
     if of["used_groups"] == of["groups"]:
         return rank

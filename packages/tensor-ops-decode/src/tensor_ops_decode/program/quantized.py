@@ -22,12 +22,12 @@ def quantized_program(program: Program, name: str | None, head: str | None = Non
     Parameters
     ----------
     program : Program
-    name : {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0"} or None
+    name : {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "mxfp4"} or None
         What floating-point matrices become; those that are quantized already stay so. The matrix
         of the logits becomes q8_0, for llama.cpp keeps it more exact too (q6_K, beside weights of 4
         bits); where it is the embedding table as well, rows are looked up in the quantized one, as
         in llama.cpp.
-    head : {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0"} or None
+    head : {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "mxfp4"} or None
         What the matrix of the logits becomes instead, of whatever type it is. Where it is the
         embedding table as well, rows are looked up in what the file has.
     """

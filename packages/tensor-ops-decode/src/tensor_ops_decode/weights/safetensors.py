@@ -17,6 +17,7 @@ from typing import Any, TypeGuard
 from tensor_ops_decode.weights.formats import FORMATS, Format
 from tensor_ops_decode.weights.mapped_file import MappedFile
 from tensor_ops_decode.weights.model_file import FileFormatError, is_there, read_model_text
+from tensor_ops_decode.weights.paired_blocks import with_pairs_joined
 from tensor_ops_decode.weights.tensor import FileWeights, TensorPlace, check_places
 
 __all__ = [
@@ -59,7 +60,7 @@ class SafetensorsFolder(FileWeights):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(Path(path))
         self.metadata = read_json(Path(path, CONFIG))
-        self._tensors = self._read()
+        self._tensors = with_pairs_joined(self._read())
 
     @property
     def config(self) -> str:

@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -75,6 +75,11 @@ class TensorPlace:
     def what(self) -> str:
         """The tensor in words, for errors."""
         return f"tensor {self.name!r}"
+
+    def header(self) -> TensorHeader:
+        """Return the header of the tensor; raises as `open`."""
+        found = self.open()
+        return TensorHeader(found.type, found.shape, found.file)
 
     def open(self) -> StoredTensor:
         """Return the tensor as a view of the file."""
@@ -157,24 +162,37 @@ class Weights(ABC):
         """Give up a tensor of which no array will be made again, if it is in memory."""
 
 
+class Place(Protocol):
+    """Where in files a tensor is."""
+
+    @property
+    def file(self) -> MappedFile: ...
+
+    def header(self) -> TensorHeader: ...
+
+    def open(self) -> StoredTensor: ...
+
+
 class FileWeights(Weights):
     """The tensors of files, which are mapped."""
 
-    _tensors: dict[str, TensorPlace]
+    _tensors: Mapping[str, Place]
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(self._tensors)
 
     def header(self, name: str) -> TensorHeader:
-        found = self.tensor(name)
-        return TensorHeader(found.type, found.shape, found.file)
+        return self._place(name).header()
 
     def tensor(self, name: str) -> StoredTensor:
-        """Return a tensor as a view of its mapped file."""
+        """Return a tensor as a view of its mapped file, or put together of two."""
+        return self._place(name).open()
+
+    def _place(self, name: str) -> Place:
         if name not in self._tensors:
             raise KeyError(f"{self.path} has no tensor {name!r}")
-        return self._tensors[name].open()
+        return self._tensors[name]
 
     @property
     def files(self) -> tuple[MappedFile, ...]:

@@ -62,7 +62,7 @@ def decoder(
     model : PreTrainedModel
         Of a family of the engine, such as Llama or Qwen 3, in float32, bfloat16 or float16. Also
         one that `torch.compile` or peft has wrapped.
-    quantize, quantize_head : {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0"}, optional
+    quantize, quantize_head : {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "mxfp4"}, optional
         What the matrices, and that of the logits, are packed as.
     merge : bool, optional
         Whether adapters of peft are merged while they are packed. The model keeps its own weights

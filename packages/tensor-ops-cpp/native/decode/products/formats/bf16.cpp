@@ -26,7 +26,8 @@ struct BF16 {
 
 }  // namespace
 
-EXPORT_PRODUCTS(bf16, (pack_numbers<2, 2>), number_product<BF16>, {}, {}, bfloat16_product<BF16>)
+EXPORT_PACK(bf16, pack_numbers<2, 2>)
+EXPORT_PRODUCTS(bf16, number_product<BF16>, {}, {}, bfloat16_product<BF16>)
 
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 

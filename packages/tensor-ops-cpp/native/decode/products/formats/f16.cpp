@@ -23,7 +23,8 @@ struct F16 {
 
 }  // namespace
 
-EXPORT_PRODUCTS(f16, pack_numbers<2>, number_product<F16>)
+EXPORT_PACK(f16, pack_numbers<2>)
+EXPORT_PRODUCTS(f16, number_product<F16>)
 
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 

@@ -22,7 +22,8 @@ struct F32 {
 
 }  // namespace
 
-EXPORT_PRODUCTS(f32, pack_numbers<4>, number_product<F32>)
+EXPORT_PACK(f32, pack_numbers<4>)
+EXPORT_PRODUCTS(f32, number_product<F32>)
 
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 

@@ -24,7 +24,7 @@ struct Form {
     }
   }
   template <class Block, class Lines>
-  static UNPACK_INLINE void set_halves(const Block& block, const Lines& lines) {
+  static UNPACK_INLINE void set_head(const Block& block, const Lines& lines) {
     set_scales_and_minimums<Tile>(block, lines);
   }
 };
@@ -44,7 +44,7 @@ struct Q5_K : SuperBlock<q5_K::Form::Tile> {
   static constexpr std::size_t kScales = 1;
   static constexpr bool kHasMinimum = true;
   const Floats scale[kScales]{half(0) * to_floats(low_integers())};
-  const Floats minimum{-half(1) * to_floats(high_integers())};
+  const Floats minimum[kScales]{-half(1) * to_floats(high_integers())};
   using SuperBlock::SuperBlock;
   TENSOR_OPS_INLINE Words word(std::size_t j) const { return nibbles(j) | high<1>(4, j); }
 };

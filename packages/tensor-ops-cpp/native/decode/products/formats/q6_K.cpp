@@ -14,19 +14,18 @@ struct Form {
                                                 kWordsAt = 0;
   static constexpr std::size_t kHigh = 128, kIntegers = 192, kScale = 208;  // where they are
 
-  // Every 128 columns have their lower halves in 64 bytes and the upper two bits in 32: byte i of
-  // those has the bits of columns i, 32 + i, 64 + i and 96 + i.
+  // Every 128 columns have their lower halves in 64 bytes and the upper two bits in 32.
   template <class Block>
   static UNPACK_INLINE void unpack(const Block& block, std::size_t b, typename Block::Word* q) {
-    const std::size_t lows = b / 4 * 64 + b % 2 * 32, highs = kHigh + b / 4 * 32;
+    unpack_two_bits(block, kHigh, b, q);
+    const std::size_t lows = b / 4 * 64 + b % 2 * 32;
     for (std::size_t i = 0; i < kFours; ++i) {
       const auto low = block.word(lows + 4 * i) >> static_cast<int>(b % 4 / 2 * 4);
-      const auto high = block.word(highs + 4 * i) >> static_cast<int>(b % 4 * 2);
-      q[i] = (low & kLowHalves) | (high & kLowTwoBits) << 4;
+      q[i] = (low & kLowHalves) | q[i] << 4;
     }
   }
   template <class Block, class Lines>
-  static UNPACK_INLINE void set_halves(const Block& block, const Lines& lines) {
+  static UNPACK_INLINE void set_head(const Block& block, const Lines& lines) {
     lines.copy(0, kScale);
     lines.set(1, typename Block::Word{});
     for (std::size_t b = 0; b < Tile::kBlocks; ++b)

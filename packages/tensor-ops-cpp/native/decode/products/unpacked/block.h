@@ -36,7 +36,7 @@ using MultiplyUnpacked = void (*)(const UnpackedFormat& format, const unsigned c
                                   std::size_t prepared_stride, std::size_t count, float* sums,
                                   float* out, std::size_t out_stride);
 struct UnpackedProducts {
-  MultiplyUnpacked one_scale, one_scale_and_minimum, two_scales;
+  MultiplyUnpacked one_scale, one_scale_and_minimum, two_scales, two_scales_and_minimums;
 };
 extern const UnpackedProducts unpacked_products;
 

@@ -278,6 +278,7 @@ void multiply_unpacked(const UnpackedFormat& format, const unsigned char* tiles,
 }  // namespace
 
 constexpr UnpackedProducts unpacked_products{
-    multiply_unpacked<1, false>, multiply_unpacked<1, true>, multiply_unpacked<2, false>};
+    multiply_unpacked<1, false>, multiply_unpacked<1, true>, multiply_unpacked<2, false>,
+    multiply_unpacked<2, true>};
 
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL

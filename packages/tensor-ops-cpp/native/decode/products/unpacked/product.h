@@ -48,9 +48,11 @@ void multiply_joined_tiles(const unsigned char* tiles, std::size_t tile_bytes,
                            std::size_t num_tiles, std::size_t columns,
                            const unsigned char* prepared, std::size_t prepared_stride,
                            std::size_t count, float* sums, float* out, std::size_t out_stride) {
-  constexpr auto product = Format::kScales == 2  ? &UnpackedProducts::two_scales
-                           : Format::kHasMinimum ? &UnpackedProducts::one_scale_and_minimum
-                                                 : &UnpackedProducts::one_scale;
+  using All = UnpackedProducts;
+  constexpr MultiplyUnpacked All::* of_scales[2][2] = {
+      {&All::one_scale, &All::one_scale_and_minimum},
+      {&All::two_scales, &All::two_scales_and_minimums}};
+  constexpr auto product = of_scales[Format::kScales - 1][Format::kHasMinimum];
   (unpacked_products.*product)(unpacked_format<Format>, tiles, tile_bytes, num_tiles, columns,
                                prepared, prepared_stride, count, sums, out, out_stride);
 }
