@@ -26,7 +26,7 @@ from pages import ROOT
 RECORD = ROOT / "benchmarks" / "results" / "decode_perplexity.json"
 TEXTS = sorted((ROOT / "docs" / "decisions").glob("000*.md"))
 CONTEXT, NUM_TOKENS = 256, 2048
-FORMATS = ("f32", "bf16", "f16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
+FORMATS = ("f32", "bf16", "f16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "mxfp4")
 # By what the activations of a product with integer weights are rounded to.
 ACTIVATIONS = ("float32", "int8x2")
 LLAMA_CPP = "llama.cpp"

@@ -28,7 +28,9 @@ def test_a_file_has_all_of_its_matrices_in_a_format(tmp_path, kind):
         assert (found.shape, found.type) == (right.shape, kind if len(right.shape) > 1 else "f32")
         rows = found.data.view(np.uint8).reshape(-1, FORMATS[found.type].row_bytes(found.shape[-1]))
         values = FORMATS[found.type].dequantize(rows, found.shape[-1]).reshape(found.shape)
-        assert np.abs(values - right.values(np.float64)).max() < 0.2
+        exact = right.values(np.float64)
+        # The two largest numbers of MXFP4 are a third of the largest apart.
+        assert np.abs(values - exact).max() <= 0.25 * np.abs(exact).max()
 
 
 def test_the_record_has_the_perplexity_of_llama_cpp():
