@@ -138,6 +138,8 @@ class Engine:
         Of a case's steps: a slow engine gets by with fewer.
     most_starts : int or None
         How often it is started anew at the most, where that is slow.
+    left_out : tuple of tuple of str
+        Models and cases that it does not come back from.
     """
 
     name: str
@@ -148,6 +150,7 @@ class Engine:
     settings: Mapping[str, Any] = field(default_factory=dict)
     share: float = 1.0
     most_starts: int | None = None
+    left_out: tuple[tuple[str, str], ...] = ()
 
     def takes(self, model: Model, case: Case) -> bool:
         """Return whether it takes part."""
@@ -155,6 +158,7 @@ class Engine:
             (not self.cases or case.name in self.cases)
             and (not self.models or model.name in self.models)
             and (not case.engines or self.name in case.engines)
+            and (model.name, case.name) not in self.left_out
         )
 
 
@@ -170,7 +174,13 @@ REPACKED = {"repack_tensors": True, "use_mmap": False, "flash_attn": True}
 # Engines of one ratio stand next to each other.
 _ENGINES = (
     Engine("llama.cpp, 1 thread", "llama_cpp", 1, ONE_THREAD, SMALL),
-    Engine("ik_llama.cpp", "ik_llama_cpp", cases=(*STEPS, "prompt"), settings=REPACKED),
+    Engine(
+        "ik_llama.cpp",
+        "ik_llama_cpp",
+        cases=(*STEPS, "prompt"),
+        settings=REPACKED,
+        left_out=(("OSS MXFP4", "batch 8"),),
+    ),
     Engine("llama.cpp", "llama_cpp"),
     Engine("cpp", "cpp"),
     Engine("read", "processor", cases=STEPS),
