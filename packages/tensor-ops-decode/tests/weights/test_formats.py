@@ -58,6 +58,17 @@ def test_values_are_quantized_as_in_ggml(name, given):
     assert np.array_equal(FORMATS[name].quantize(rows, FORMATS[given], 96), expected)
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("name", QUANTIZED_TYPES)
+def test_a_block_with_a_value_that_is_not_finite_has_none_that_is(name, value):
+    x = np.ones((1, 64), np.float32)
+    x[0, 40] = value
+    rows = FORMATS[name].quantize(x.view(np.uint8), FORMATS["f32"], 64)
+    finite = np.isfinite(FORMATS[name].dequantize(rows, 64))
+    assert finite[0, :32].all()
+    assert not finite[0, 32:].any()
+
+
 def test_quantizing_to_a_type_that_is_only_read_is_an_error():
     with pytest.raises(ValueError, match=r"quantized to q6_K; expected one of q4_0, .*, q8_0"):
         FORMATS["q6_K"].quantize(np.zeros((1, 1024), np.uint8), FORMATS["f32"], 256)

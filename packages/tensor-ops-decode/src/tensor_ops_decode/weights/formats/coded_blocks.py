@@ -24,7 +24,10 @@ def to_mxfp4(values: Values) -> Bytes:
     exponent = np.where(largest > 0, np.floor(np.log2(largest)) + 125, 0).astype(np.uint8)
     numbers = _half_of_e8m0(exponent) * _FP4.astype(np.float32)
     codes = np.abs(numbers[:, None] - values[:, :, None]).argmin(axis=2).astype(np.uint8)
-    return np.concatenate([exponent, codes[:, :16] | codes[:, 16:] << 4], axis=1)
+    blocks = np.concatenate([exponent, codes[:, :16] | codes[:, 16:] << 4], axis=1)
+    # The format has no NaN; the largest number with the largest exponent is infinite.
+    blocks[~np.isfinite(largest[:, 0])] = [255] + [0x77] * 16
+    return blocks
 
 
 def nvfp4(blocks: Bytes) -> Values:
