@@ -12,7 +12,7 @@ COLUMNS, WORDS, LENGTH = 64, 30, 40
 HEADS, KV_HEADS, SIZE = 4, 2, 16
 QKV = (HEADS + 2 * KV_HEADS) * SIZE
 GATES = 96
-PRODUCTS = [kind for kind in KINDS.values() if kind.role == "product"]
+PRODUCTS = [kind for kind in KINDS.values() if kind.role == "product" and len(kind.inputs) == 1]
 # Slots, positions and selected rows of each step. One step has more tokens than run together, and
 # one selects none.
 STEPS = [
@@ -72,8 +72,9 @@ class Assembly:
             angles = np.arange(self.length)[:, None] * 100.0 ** (-np.arange(pairs) / pairs)
             tables["cos"] = self.tensor(f"{output}.cos", np.cos(angles))
             tables["sin"] = self.tensor(f"{output}.sin", np.sin(angles))
-        if "query_scale" in given:
-            tables["query_scale"] = given.pop("query_scale")
+        for name in ("query_scale", "sinks"):
+            if name in given:
+                tables[name] = given.pop(name)
         dtype, paged = given.pop("dtype", "float32"), given.pop("paged", True)
         cache = self.builder.cache(f"{output}.cache", Cache(kv_heads, size, dtype, paged))
         attributes = {

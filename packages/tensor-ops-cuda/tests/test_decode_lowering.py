@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from random_llama import Llama
-from small_programs import COLUMNS, FEW_TOKENS, GATES, QKV, Assembly, assert_right
+from small_programs import COLUMNS, FEW_TOKENS, GATES, HEADS, QKV, Assembly, assert_right
 
 import tensor_ops_cuda
-from tensor_ops_decode import Tensor
+from tensor_ops_decode import KINDS, Tensor
 from tensor_ops_decode.weights.formats import FORMATS
 
 pytestmark = pytest.mark.usefixtures("device")
@@ -241,7 +241,14 @@ def queries_that_are_scaled(made):
     return ["y"]
 
 
+def sinks(made):
+    qkv, scores = made.qkv("qkv"), made.tensor("scores", np.zeros(HEADS))
+    made.linear("y", made.attention("a", qkv, sinks=scores))
+    return ["y"]
+
+
 REFUSED = {
+    sinks: "attention without sinks",
     queries_that_are_scaled: "attention without a scale of queries by their positions",
     norm_that_two_products_read: "this kind where only a product reads it",
     residual_that_is_attention_too: "attention that only products multiply",
@@ -290,6 +297,17 @@ def test_what_is_not_run_is_refused_by_name(build):
     with pytest.raises(RuntimeError) as caught:
         tensor_ops_cuda.compile_program(text, made.tensors)
     assert str(caught.value) == reason
+
+
+def test_experts_are_refused_by_name():
+    made = Assembly()
+    made.linear("logits", "x", made.matrix("router", 8))
+    of = KINDS["route"].samples[0].attributes | {"top_k": 2}
+    outputs = {"weights": "weights", "chosen": "chosen"}
+    made.builder.add("route", {"x": "logits"}, None, of, output=outputs)
+    text = made.builder.program(["weights"]).to_json()
+    reason = tensor_ops_cuda.supports_program(text)
+    assert reason == "the cuda backend runs no nodes of the kind route"
 
 
 RUN = ("q8_0", "q4_0", "bf16")
