@@ -21,10 +21,11 @@ struct Form {
   static UNPACK_INLINE void set_head(const Block&, const Lines& lines) {
     lines.copy_byte(0, 0);
   }
-  // The bits of 2^(e - 128) as float32, where the two least are subnormal.
+  // The bits of 2^(e - 128) as float32. The first are larger where that is subnormal.
   template <class Int>
   static UNPACK_INLINE Int power(Int e) {
-    return e < 2 ? (e + 1) << 21 : (e - 1) << 23;
+    const Int subnormal = (e + 1) * (1 << 21), normal = (e - 1) * (1 << 23);
+    return subnormal > normal ? subnormal : normal;
   }
 };
 }  // namespace mxfp4
