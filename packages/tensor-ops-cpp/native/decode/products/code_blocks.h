@@ -108,6 +108,7 @@ TENSOR_OPS_INLINE Ints widened_bytes(const unsigned char* from) {
 #endif
 }
 
+// The same in 16 bits, without signs.
 TENSOR_OPS_INLINE Halves widened_to_halves(const unsigned char* from) {
 #if defined(__AVX512F__)
   return bit_cast<Halves>(_mm256_cvtepu8_epi16(load_vector<__m128i>(from)));

@@ -1,6 +1,6 @@
 // The formats of GGML with codebooks: an entry has the magnitudes of 8 columns, each one of three,
 // or of 4 columns, each one of eight. An index chooses it, and the columns have signs. 32 or 16
-// columns share an odd integer that multiplies half a power of two of the block's number.
+// columns share an odd integer, which multiplies the block's number and a power of two.
 //
 // A tile has a code for each weight instead of the index: its magnitude and, above that, its sign.
 #pragma once
