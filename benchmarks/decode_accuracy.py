@@ -70,8 +70,7 @@ def main() -> None:
     elif not options.report:
         record |= measure(options.model, options.peers_python)
     options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    perplexity = json.loads(decode_perplexity.RECORD.read_text(encoding="utf-8"))
-    update(PAGE, blocks(record) | decode_perplexity.blocks(perplexity))
+    update(PAGE, blocks(record) | decode_perplexity.blocks_of_page())
     print(*blocks(record).values(), sep="\n")
 
 

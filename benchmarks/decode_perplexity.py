@@ -6,8 +6,10 @@ GGUF file of each format, which this engine and llama.cpp read. The text is that
     python benchmarks/decode_perplexity.py MODEL.gguf --peers-python /path/to/bin/python
     python benchmarks/decode_accuracy.py --report
 
-The first writes ``results/decode_perplexity.json``, the second the table of the guide. llama.cpp is
-that of the package ``cyllama``, which the interpreter ``--peers-python`` imports.
+The first writes ``results/decode_perplexity.json``, the second the tables of the guide. llama.cpp
+is that of the package ``cyllama``, which the interpreter ``--peers-python`` imports. ``--heads``
+quantizes the matrix of the logits to other formats than the rest, for this engine alone, and writes
+``results/decode_heads.json``.
 """
 
 import argparse
@@ -30,31 +32,33 @@ FORMATS = ("f32", "bf16", "f16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "mxfp4"
 # By what the activations of a product with integer weights are rounded to.
 ACTIVATIONS = ("float32", "int8x2")
 LLAMA_CPP = "llama.cpp"
+HEADS_RECORD = RECORD.with_name("decode_heads.json")
+HEADS = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("model", type=Path)
-    parser.add_argument("--json", type=Path, default=RECORD, help="write the figures here")
+    parser.add_argument("--json", type=Path, help="write the figures here")
+    parser.add_argument("--heads", action="store_true", help="measure matrices of logits")
     parser.add_argument("--peers-python", default=sys.executable)
     parser.add_argument("--peer", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.peer:
         print(json.dumps(of_llama_cpp(options.model, json.loads(options.peer.read_text()))))
         return
-    record = measure(options.model, options.peers_python)
-    options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    print(*blocks(record).values(), sep="\n")
+    if options.heads:
+        record, path, made = measure_heads(options.model), HEADS_RECORD, heads
+    else:
+        record, path, made = measure(options.model, options.peers_python), RECORD, blocks
+    text = json.dumps(record, indent=1) + "\n"
+    (options.json or path).write_text(text, encoding="utf-8")
+    print(*made(record).values(), sep="\n")
 
 
 def measure(model: Path, peers_python: str) -> dict[str, Any]:
     """Return the perplexities of a model in each format, by each engine."""
-    from tensor_ops_decode import open_weights
-    from tensor_ops_decode.text import open_tokenizer
-    from threads import facts
-
-    text = "\n".join(path.read_text(encoding="utf-8") for path in TEXTS)
-    tokens = open_tokenizer(open_weights(model)).encode(text)[:NUM_TOKENS]
+    tokens, about = given_text(model)
     formats = {}
     with tempfile.TemporaryDirectory() as folder:
         given, file = Path(folder, "tokens.json"), Path(folder, "model.gguf")
@@ -68,12 +72,38 @@ def measure(model: Path, peers_python: str) -> dict[str, Any]:
                 found[LLAMA_CPP] = json.loads(done.stdout.splitlines()[-1])
             formats[kind] = found
             print(kind, found, flush=True)
-    return facts() | {
+    return about | {"formats": formats}
+
+
+def measure_heads(model: Path) -> dict[str, Any]:
+    """Return the perplexities and the bytes of a token, by the format of the rest and the head."""
+    tokens, about = given_text(model)
+    found: dict[str, dict[str, Any]] = {kind: {} for kind in HEADS}
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "model.gguf")
+        write(model, file, "f32")
+        for kind in HEADS:
+            for head in HEADS:
+                given = {"quantize": kind, "quantize_head": head}
+                value, read = perplexity_of(file, tokens, "int8x2", **given)
+                found[kind][head] = {"perplexity": value, "bytes": read}
+                print(kind, head, found[kind][head], flush=True)
+    return about | {"heads": found}
+
+
+def given_text(model: Path) -> tuple[list[int], dict[str, Any]]:
+    """Return the tokens, and what a record says of them and of the machine."""
+    from tensor_ops_decode import open_weights
+    from tensor_ops_decode.text import open_tokenizer
+    from threads import facts
+
+    text = "\n".join(path.read_text(encoding="utf-8") for path in TEXTS)
+    tokens = open_tokenizer(open_weights(model)).encode(text)[:NUM_TOKENS]
+    return tokens, facts() | {
         "model": model.name,
         "text": hashlib.sha256(text.encode()).hexdigest(),
         "tokens": len(tokens),
         "context": CONTEXT,
-        "formats": formats,
     }
 
 
@@ -102,11 +132,20 @@ def write(model: Path, to: Path, kind: str) -> None:
 
 def ours(model: Path, tokens: list[int], activations: str) -> float:
     """Return the perplexity by this engine."""
+    return perplexity_of(model, tokens, activations)[0]
+
+
+def perplexity_of(
+    model: Path, tokens: list[int], activations: str, **given: str
+) -> tuple[float, int]:
+    """Return the perplexity by this engine, and how many bytes of weights a token reads."""
     from tensor_ops_decode import load, perplexity
 
     limits = {"max_seq_length": CONTEXT, "max_num_batched_requests": 64, "max_num_pages": CONTEXT}
-    with load(model, backend="cpp", activations=activations, **limits) as opened:
-        return perplexity(opened, tokens, context=CONTEXT).value
+    with load(model, backend="cpp", activations=activations, **limits, **given) as opened:
+        reads = opened.kernel.explain().reads.weights
+        read = sum(sum(of_types.values()) for of_types in reads.values())
+        return perplexity(opened, tokens, context=CONTEXT).value, read
 
 
 def of_llama_cpp(model: Path, tokens: list[int]) -> float:
@@ -143,6 +182,29 @@ def blocks(record: dict[str, Any]) -> dict[str, str]:
         cells = [f"{found[each]:.3f}" if each in found else "" for each in engines]
         lines.append(f"| {kind.upper()} | {' | '.join(cells)} |")
     return {"perplexity": "\n".join(lines)}
+
+
+def blocks_of_page() -> dict[str, str]:
+    """Return the tables of the guide, of the records."""
+    found = {}
+    for path, made in ((RECORD, blocks), (HEADS_RECORD, heads)):
+        found |= made(json.loads(path.read_text(encoding="utf-8")))
+    return found
+
+
+def heads(record: dict[str, Any]) -> dict[str, str]:
+    """Return the table of heads by its name."""
+    lines = [f"| the rest | {' | '.join(f'head {each.upper()}' for each in HEADS)} |"]
+    lines.append("|---" * (len(HEADS) + 1) + "|")
+    for kind, found in record["heads"].items():
+        cells = [
+            f"{found[each]['perplexity']:.2f}, {found[each]['bytes'] / 1e6:.1f} MB"
+            if each in found
+            else ""
+            for each in HEADS
+        ]
+        lines.append(f"| {kind.upper()} | {' | '.join(cells)} |")
+    return {"heads": "\n".join(lines)}
 
 
 if __name__ == "__main__":

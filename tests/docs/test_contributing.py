@@ -18,8 +18,10 @@ NODES = {
     ".py": "packages/tensor-ops-decode/src/tensor_ops_decode/nodes",
     ".cpp": "packages/tensor-ops-cpp/native/decode/nodes",
 }
-# The inputs of a node under test are rows of float32 tables; the others run together with products.
+# The inputs of a node under test are rows of float32 tables; the others run together with products,
+# or are products themselves.
 KEPT = {"embed", "f32", "linear", "add", "scale", "rms_norm", "layer_norm", "silu_mul", "gelu_mul"}
+KEPT |= {"softmax", "route", "expert_linear", "combine"}
 SOURCES = ("tensor-ops", "tensor-ops-decode")
 BUILD_BACKENDS = ["hatchling", "scikit_build_core", "pybind11"]
 

@@ -93,8 +93,7 @@ def test_the_page_about_gpus_is_what_its_counts_give():
 def test_the_accuracy_of_decode_is_what_its_record_gives():
     content = json.loads((RECORD.parent / "decode_accuracy.json").read_text(encoding="utf-8"))
     shown = decode_accuracy.PAGE.read_text(encoding="utf-8")
-    perplexity = json.loads(decode_perplexity.RECORD.read_text(encoding="utf-8"))
-    made = decode_accuracy.blocks(content) | decode_perplexity.blocks(perplexity)
+    made = decode_accuracy.blocks(content) | decode_perplexity.blocks_of_page()
     assert [match[2] for match in pages.BLOCK.finditer(shown)] == list(made)
     assert shown == pages.fill(shown, made), "run: benchmarks/decode_accuracy.py --report"
 
