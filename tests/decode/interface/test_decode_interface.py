@@ -34,6 +34,19 @@ def bits(logits):
     ],
 )
 def test_tokens_and_logits_are_those_of_python(folder, cpp, driver, tmp_path, options):
+    check(folder, cpp, driver, tmp_path, options)
+
+
+@pytest.mark.parametrize("family", ["Qwen 3 MoE", "gpt-oss"])
+def test_mixtures_of_experts_say_what_they_say_in_python(cpp, driver, tmp_path, family):
+    from small_families import small_model  # which needs PyTorch
+
+    small_model(family).save_pretrained(tmp_path / "folder")
+    check(tmp_path / "folder", cpp, driver, tmp_path, {})
+
+
+def check(folder, cpp, driver, tmp_path, options):
+    """Assert that an exported model says in C++ what the folder says in Python."""
     export(folder, tmp_path / "model", **options)
     lines = [words("open", tmp_path / "model", 2)]
     for index, prompt in enumerate(PROMPTS):
