@@ -109,6 +109,12 @@ def test_user_defined_tokens_are_parsed_always_and_are_text(tmp_path):
     assert tokenizer.end_tokens == {264}
 
 
+def test_an_answer_of_several_messages_goes_on_after_the_end_of_one(tmp_path):
+    names = [*byte_level_names(), "<|return|>", "<|call|>"]
+    tokenizer = open_tokenizer(write_gguf(tmp_path / "a.gguf", names=names))
+    assert {tokenizer.token(token) for token in tokenizer.end_tokens} == {"<|return|>", "<|call|>"}
+
+
 @pytest.mark.parametrize("kind", [1, 3, 4])
 def test_a_token_that_ends_a_turn_is_special_whatever_the_file_says(kind, tmp_path):
     kinds = [kind if name == "<|end|>" else 1 for name in byte_level_names()]

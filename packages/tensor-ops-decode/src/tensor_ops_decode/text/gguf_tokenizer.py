@@ -4,7 +4,7 @@ The conventions are llama.cpp's (src/llama-vocab.cpp): `tokenizer.ggml.model` is
 for byte-level BPE `tokenizer.ggml.pre` names the pattern that cuts a text into words first.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import tokenizers
@@ -15,7 +15,7 @@ from tensor_ops_decode.text.tokenizer import Tokenizer
 from tensor_ops_decode.weights.gguf import GgufFile
 from tensor_ops_decode.weights.mapped_file import FileFormatError
 
-__all__ = ["END_TOKENS", "build_from_gguf", "fallback_decoder"]
+__all__ = ["build_from_gguf", "end_tokens_among", "fallback_decoder"]
 
 MAX_TOKEN = 4096  # characters, as ways to cut a token are tried; real ones have under 200
 _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4  # in tokenizer.ggml.token_type
@@ -23,8 +23,10 @@ _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4  # in tokenizer.ggml.tok
 # they are no control tokens, which is an error of old converters.
 END_TOKENS = {
     "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>",
-    "<end_of_turn>", "<eos>", "<EOT>",
+    "<end_of_turn>", "<eos>", "<EOT>", "<|return|>", "<|call|>",
 }  # fmt: skip
+# Of models that have these, "<|end|>" ends a message, and an answer may have several.
+_ENDS_OF_MESSAGES = frozenset({"<|return|>", "<|call|>"})
 # Tokens of Phi 3 after which it does take spaces; the others swallow them, which its
 # tokenizer.json says and a GGUF file cannot.
 _KEEP_SPACES = {"<unk>", "<s>", "<|endoftext|>"}
@@ -56,12 +58,23 @@ def build_from_gguf(file: GgufFile) -> Tokenizer:
     token = {
         name: metadata.token(name, names, defaults.get(name)) for name in ("bos", "eos", "eot")
     }
-    ends = {i for i, name in enumerate(names) if name in END_TOKENS}
+    ending = end_tokens_among(names)
+    ends = {i for i, name in enumerate(names) if name in ending}
     before = token["bos"] if metadata.get("add_bos_token", bool, adds_bos) else None
     after = token["eos"] if metadata.get("add_eos_token", bool, False) else None
     _add_around(tokenizer, before, after)
     ends |= {token["eot"]} if token["eot"] is not None else set()
     return Tokenizer(tokenizer, bos=token["bos"], eos=token["eos"], end_tokens=ends)
+
+
+def end_tokens_among(names: Collection[str]) -> frozenset[str]:
+    """Return which of a tokenizer's tokens end a turn or a text.
+
+    >>> sorted(end_tokens_among(["<|end|>", "<|call|>", "<|return|>", "a"]))
+    ['<|call|>', '<|return|>']
+    """
+    found = END_TOKENS.intersection(names)
+    return frozenset(found - {"<|end|>"} if found >= _ENDS_OF_MESSAGES else found)
 
 
 def _add_around(tokenizer: tokenizers.Tokenizer, before: int | None, after: int | None) -> None:

@@ -9,7 +9,11 @@ from tokenizers import pre_tokenizers
 
 from tensor_ops_decode.models.generation_settings import end_tokens_of
 from tensor_ops_decode.text.added_tokens import add_tokens
-from tensor_ops_decode.text.gguf_tokenizer import END_TOKENS, build_from_gguf, fallback_decoder
+from tensor_ops_decode.text.gguf_tokenizer import (
+    build_from_gguf,
+    end_tokens_among,
+    fallback_decoder,
+)
 from tensor_ops_decode.text.special_tokens_map import special_token_names, tokenizer_class
 from tensor_ops_decode.text.tokenizer import MissingTokenizer, Tokenizer, is_of_library
 from tensor_ops_decode.weights.gguf import GgufFile
@@ -56,7 +60,9 @@ def _from_folder(weights: Weights) -> Tokenizer:
         for key in ("bos_token", "eos_token")
     )
     added = tokenizer.get_added_tokens_decoder()
-    ends = {i for i, token in added.items() if token.special and token.content in END_TOKENS}
+    special = {i: token.content for i, token in added.items() if token.special}
+    ending = end_tokens_among(special.values())
+    ends = {i for i, content in special.items() if content in ending}
     return Tokenizer(
         tokenizer,
         bos=bos,
