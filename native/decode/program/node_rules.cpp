@@ -205,13 +205,16 @@ class Rules {
       refuse(kind_.inputs[0].name, " must have a row for each token, not selected rows");
   }
 
-  // Several tensors are one below the other: the sum of their rows is matched.
+  // Several tensors are one below the other, or biases of stacks side by side: the sum of their
+  // rows or columns is matched.
   void match_weight(std::size_t s) {
     const WeightSlot& slot = kind_.weights[s];
     const auto& tensors = node_.weights[s];
     if (!is_list(slot.form) && tensors.size() != 1)
       refuse(slot.name, " must be one tensor, got ", tensors.size());
     if (slot.form == WeightForm::kStack) return match_stacks(s);
+    const bool is_of_stacks = slot.form == WeightForm::kStackBiases;
+    const bool is_by_columns = is_vector(slot.form) || is_of_stacks;
     const int expected = is_vector(slot.form) ? 1 : 2;
     std::size_t joined = 0;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -219,21 +222,16 @@ class Rules {
       const std::string what = text(slot.name, " '", tensor.name, "'");
       if (tensor.dimensions != expected)
         refuse(what, " must be ", kShapes[expected], ", got ", kShapes[tensor.dimensions]);
-      if (slot.form == WeightForm::kStackBiases) {
+      joined += is_by_columns ? tensor.columns : tensor.rows;
+      if (is_of_stacks)
         letters_.match(slot.rows, tensor.rows, "rows of " + what);
+      else if (expected > 1)
+        letters_.match(slot.columns, tensor.columns, "columns of " + what);
+      if (is_of_stacks || slot.form == WeightForm::kBiases)
         check_bias(slot, i, tensors.size(), tensor);
-        joined += tensor.columns;
-        continue;
-      }
-      joined += is_vector(slot.form) ? tensor.columns : tensor.rows;
-      if (expected > 1) letters_.match(slot.columns, tensor.columns, "columns of " + what);
-      if (slot.form == WeightForm::kBiases) check_bias(slot, i, tensors.size(), tensor);
     }
-    if (slot.form == WeightForm::kStackBiases)
-      letters_.match(slot.columns, joined, text("columns of ", slot.name));
-    else
-      letters_.match(slot.rows, joined,
-                     text(is_vector(slot.form) ? "length of " : "rows of ", slot.name));
+    const char* const axis = is_vector(slot.form) ? "length" : is_of_stacks ? "columns" : "rows";
+    letters_.match(is_of_stacks ? slot.columns : slot.rows, joined, text(axis, " of ", slot.name));
   }
 
   // A stack is one tensor, or matrices one after another.

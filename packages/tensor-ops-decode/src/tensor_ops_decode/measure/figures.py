@@ -167,5 +167,5 @@ def node_times(program: Program, steps: Sequence[ProfiledStep]) -> list[dict[str
 
 
 def _weights(program: Program, node: Node, num_tokens: int = 1) -> int:
-    """Return the bytes of weights that so many tokens of a step read in a node."""
+    """Return the bytes of a node's weights that a step of this number of tokens reads."""
     return sum(weight_bytes_read(program, node, num_tokens).values())

@@ -180,9 +180,8 @@ def program_of(
     ignored = ("rotary_emb.", "rot_embd.", *([] if decoder.may_have_biases else [".bias"]))
     used = {tensor.source.get("tensor") for tensor in program.tensors.values()}
     for name in files.names:
-        is_used = name in used or any(part in name for part in ignored)
-        is_used = is_used or name.startswith(of_further)
-        if name.startswith(start) and not is_used:
+        is_ignored = name.startswith(of_further) or any(part in name for part in ignored)
+        if name.startswith(start) and name not in used and not is_ignored:
             raise FileFormatError(
                 f"{files.path}: tensor {name!r} has no place in this family of models"
             )
@@ -308,7 +307,7 @@ class _Assembly:
         if experts.shared:
             shared = self.shared_expert(layer, normed, experts.shared)
             y = add("add", {"a": y, "b": shared}, output=f"{prefix}mixture")
-        return add("add", {"a": y, "b": x}, output=f"{prefix}output")
+        return self.summed(y, x, layer, "mlp_post_norm", "output")
 
     def routed(
         self, role: str, x: str, layer: int, of: Mapping[str, Any], count: int
@@ -354,9 +353,14 @@ class _Assembly:
     def added(
         self, x: str, weights: dict[str, list[str]], residual: str, layer: int, norm: str, name: str
     ) -> str:
-        """Add a product to the residual, after its norm and its factor if the model has them."""
+        """Add a product, and its sum with the residual."""
+        product = f"layer.{layer}.{name}.product"
+        x = self.builder.add("linear", {"x": x}, weights, output=product)
+        return self.summed(x, residual, layer, norm, name)
+
+    def summed(self, x: str, residual: str, layer: int, norm: str, name: str) -> str:
+        """Add a value to the residual, after its norm and its factor if the model has them."""
         output = f"layer.{layer}.{name}"
-        x = self.builder.add("linear", {"x": x}, weights, output=f"{output}.product")
         if norm in self.decoder.names:
             x = self.normalised(norm, x, layer, f"{output}.norm")
         if self.decoder.residual_scale != 1:
@@ -395,29 +399,24 @@ class _Assembly:
         """
         decoder, experts = self.decoder, self.decoder.experts
         assert experts is not None
-        count = experts.count
-        whole = f"{decoder.names['layer'].format(layer)}{decoder.names.get(fused)}"
-        for name in (whole, f"{whole}.weight"):
-            if name in self.known and not decoder.transforms:
-                return {
-                    "weight": [self.typed(self.tensor(name, (count, sum(rows.values()), columns)))]
-                }
+        count, transforms = experts.count, decoder.transforms
+        if fused in decoder.names and self.stack_name(fused, layer) in self.known:
+            rows = {fused: sum(rows.values())}
         slots: dict[str, list[str]] = {"weight": []}
         for role, n in rows.items():
             if "{}" in decoder.names[role]:
                 each = (self.name(role, layer).format(expert) for expert in range(count))
                 found = [self.tensor(name, (n, columns)) for name in each]
             else:
-                transforms = decoder.transforms.get(role, ())
-                name = self.name(role, layer)
-                # In memory they are no weights of a module, and so without that word.
-                name = name.removesuffix(".weight") if decoder.transforms else name
-                found = [self.tensor(name, (count, n, columns), transforms)]
+                shape = (count, n, columns)
+                name = self.stack_name(role, layer)
+                found = [self.tensor(name, shape, transforms.get(role, ()))]
             slots["weight"] += map(self.typed, found)
-            if f"{role}_bias" in decoder.names:
-                transforms = decoder.transforms.get(f"{role}_bias", ())
-                name = self.whole_name(f"{role}_bias", layer)
-                slots.setdefault("bias", []).append(self.tensor(name, (count, n), transforms))
+            bias = f"{role}_bias"
+            if bias in decoder.names:
+                name = self.whole_name(bias, layer)
+                made = self.tensor(name, (count, n), transforms.get(bias, ()))
+                slots.setdefault("bias", []).append(made)
         return slots
 
     def matrix(self, role: str, rows: int, columns: int, layer: int | None = None) -> str:
@@ -436,6 +435,12 @@ class _Assembly:
         names = self.decoder.names
         prefix = "" if layer is None else names["layer"].format(layer)
         return f"{prefix}{names[role]}.{part}"
+
+    def stack_name(self, role: str, layer: int) -> str:
+        """Return the name of a stack: the weight of a module, or in memory a name of its own."""
+        name = self.whole_name(role, layer)
+        is_alone = name in self.known or role in self.decoder.transforms
+        return name if is_alone else f"{name}.weight"
 
     def whole_name(self, role: str, layer: int) -> str:
         return f"{self.decoder.names['layer'].format(layer)}{self.decoder.names[role]}"

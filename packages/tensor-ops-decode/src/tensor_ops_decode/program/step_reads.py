@@ -78,9 +78,9 @@ class StepReads(NamedTuple):
 
 
 def weight_bytes_read(program: Program, node: Node, num_tokens: int = 1) -> dict[str, int]:
-    """Return the bytes of weights that so many tokens of a step read in a node, by type.
+    """Return the bytes of a node's weights that a step of this number of tokens reads, by type.
 
-    Where they choose from matrices, it is what they read at the most.
+    Of matrices that tokens choose, they are those of the most that the tokens can choose.
     """
     kind, found = KINDS[node.kind], Counter[str]()
     for slot in kind.weights:

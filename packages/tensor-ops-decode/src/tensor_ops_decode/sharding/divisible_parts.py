@@ -16,7 +16,7 @@ from tensor_ops_decode.program.records import Node, Parts
 from tensor_ops_decode.sharding.rank_ranges import Division, GatedColumns, Heads, Logits
 from tensor_ops_decode.weights.formats import FORMATS
 
-__all__ = ["DivisiblePart", "divisible_parts", "is_of_experts"]
+__all__ = ["DivisiblePart", "divisible_parts"]
 
 
 @dataclass(frozen=True)
@@ -75,22 +75,18 @@ class _Graph:
         if node.kind == "attention":
             division = Heads(of["num_heads"], of["num_kv_heads"], of["head_size"], block)
         else:
-            experts = {self.experts_of(before[-1], "output_parts", 2), self.experts_of(after[-1])}
-            if len(experts) > 1:
+            chosen = self.num_chosen(after[-1])
+            has_halves = _has_parts(before[-1], "output_parts", 2)
+            has_inputs = _has_parts(after[-1], "input_parts", chosen)
+            if not (has_halves and has_inputs and self.num_chosen(before[-1]) == chosen):
                 return None
             columns = self.program.values[_output(node)].columns
-            division = GatedColumns(columns // (experts.pop() or 1), block)
+            division = GatedColumns(columns // chosen, block)
         return DivisiblePart((*reversed(before), node, *after, *self.sum_of(after[-1])), division)
 
-    def experts_of(self, product: Node, parts: str = "input_parts", needed: int = 0) -> int | None:
-        """Return how many experts a token has in a product, if it has all of each side by side.
-
-        A product without experts has 0.
-        """
-        if not is_of_experts(product):
-            return 0
-        chosen = self.program.values[product.inputs["chosen"]].columns
-        return chosen if product.attributes[parts] == (needed or chosen) else None
+    def num_chosen(self, product: Node) -> int:
+        """Return how many experts compute in a product for a token; 1 if it has none."""
+        return self.program.values[product.inputs["chosen"]].columns if _has_stacks(product) else 1
 
     def sum_of(self, product: Node) -> tuple[Node, ...]:
         """Return the node that adds what the experts of a product give."""
@@ -147,9 +143,13 @@ class _Graph:
         return math.lcm(*(FORMATS[self.program.tensors[name].type].block_size for name in names))
 
 
-def is_of_experts(node: Node) -> bool:
-    """Return whether a product has a stack of matrices."""
-    return any(slot.form == "stack" for slot in KINDS[node.kind].weights)
+def _has_stacks(product: Node) -> bool:
+    return any(slot.form == "stack" for slot in KINDS[product.kind].weights)
+
+
+def _has_parts(product: Node, attribute: str, count: int) -> bool:
+    """Return whether a product with experts has so many parts; one without has no parts."""
+    return not _has_stacks(product) or product.attributes[attribute] == count
 
 
 def _is_product(kind: Kind) -> bool:
