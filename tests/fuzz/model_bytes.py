@@ -73,6 +73,11 @@ def _value(value):
     return (12, struct.pack("<d", value)) if isinstance(value, (int, float)) else None
 
 
+# The values and the bytes of a block. Those in capitals are of folders alone.
+TYPES = {name: (form.block_size, form.block_bytes) for name, form in FORMATS.items()}
+TYPES |= {"I32": (1, 4), "F8_E4M3": (1, 1)}
+
+
 def tensors_of(described):
     """Return where tensors of some types and shapes lie, one behind the other, and their data.
 
@@ -90,12 +95,12 @@ def tensors_of(described):
         if not isinstance(info, dict):
             continue
         kind, shape = info.get("type"), info.get("shape")
-        form = FORMATS.get(kind) if isinstance(kind, str) else None
-        if form is None or not isinstance(shape, list) or not shape:
+        sizes = TYPES.get(kind) if isinstance(kind, str) else None
+        if sizes is None or not isinstance(shape, list) or not shape:
             continue
         if not all(type(each) is int and 0 <= each < 1 << 63 for each in shape):
             continue
-        size = math.prod(shape) // form.block_size * form.block_bytes
+        size = math.prod(shape) // sizes[0] * sizes[1]
         size = size if size <= MOST_BYTES else 32
         found.append((name, kind, shape, end, end + size))
         end += -(-size // 32) * 32

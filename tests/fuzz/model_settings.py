@@ -33,6 +33,7 @@ WORDS = [
     "norm_topk_prob", "mlp_only_layers", "decoder_sparse_step", "expert_used_count", "clip_qkv",
     "moe_intermediate_size", "num_nextn_predict_layers", "nextn_predict_layers", "swiglu_limit",
     "expert_group_count", "expert_group_used_count", "expert_weights_scale", "n_group",
+    "quant_method", "weight_block_size", "block_structure", "config_groups", "checkpoint_format",
 ]  # fmt: skip
 GGUF = {
     "embedding_length": 32,
@@ -86,6 +87,25 @@ FACTORS = {
     "rope_factors_long.weight": {"type": "f32", "shape": [4]},
     "rope_factors_short.weight": {"type": "f32", "shape": [4]},
 }
+QUANTIZATIONS = (
+    {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]},
+    {
+        "quant_method": "compressed-tensors",
+        "format": "float-quantized",
+        "config_groups": {
+            "group_0": {
+                "weights": {
+                    "num_bits": 8,
+                    "type": "float",
+                    "symmetric": True,
+                    "strategy": "channel",
+                }
+            }
+        },
+    },
+    {"quant_method": "gptq", "bits": 4, "group_size": 64, "checkpoint_format": "gptq"},
+    {"quant_method": "awq", "bits": 4, "zero_point": True, "version": "gemm"},
+)
 
 
 class OnlyEmbedding:
@@ -122,6 +142,33 @@ def _models():
     mistral3 |= {"attention.temperature_scale": 0.1}
     settings = {f"mistral3.{name}": value for name, value in mistral3.items()}
     yield _model({"general.architecture": "mistral3", **settings})
+    for quantization in QUANTIZATIONS:
+        sizes = {"hidden_size": 128, "intermediate_size": 64, "head_dim": 32}
+        model = _model({"architectures": ["LlamaForCausalLM"], **HUGGING_FACE, **sizes})
+        model["settings"]["quantization_config"] = quantization
+        model["tensors"] = _quantized(model["tensors"], quantization["quant_method"])
+        yield model
+
+
+def _quantized(tensors, method):
+    """Return tensors with each matrix of a layer in the parts that a method gives it."""
+    made = {}
+    for name, info in tensors.items():
+        if ".layers." not in name or len(info["shape"]) < 2:
+            made[name] = info
+            continue
+        rows, columns = info["shape"]
+        module = name.removesuffix(".weight")
+        if method in ("gptq", "awq"):
+            words = (columns // 8, rows) if method == "gptq" else (columns, rows // 8)
+            made[f"{module}.qweight"] = {"type": "I32", "shape": [*words]}
+            made[f"{module}.qzeros"] = {"type": "I32", "shape": [columns // 64, rows // 8]}
+            made[f"{module}.scales"] = {"type": "f16", "shape": [columns // 64, rows]}
+        else:
+            made[name] = {"type": "F8_E4M3", "shape": [rows, columns]}
+            ending, scales = ("_scale_inv", [1, 1]) if method == "fp8" else ("_scale", [rows, 1])
+            made[f"{name}{ending}"] = {"type": "f32", "shape": scales}
+    return made
 
 
 def _model(metadata):
@@ -248,6 +295,7 @@ def _written(model):
         infos = [
             tensor(name.encode(), FORMATS[kind].ggml_type, *shape[::-1], offset=begin)
             for name, kind, shape, begin, _ in places
+            if kind in FORMATS and FORMATS[kind].ggml_type is not None
         ]
         replace(FILE, gguf(keys_of(settings), infos, data))
         return FILE

@@ -13,7 +13,8 @@ WHOLE = 256  # columns that are whole blocks of every format
 LARGEST = {
     "q4_0": 8, "q4_1": 15, "q5_0": 16, "q5_1": 31, "q8_0": 128, "q4_K": 15, "q5_K": 31, "q6_K": 64,
     "q2_K": 1, "q3_K": 2, "iq4_nl": 64, "iq4_xs": 32, "iq3_s": 4, "iq3_xxs": 4, "iq2_s": 2,
-    "iq2_xs": 2, "iq2_xxs": 2, "tq1_0": 0.02, "tq2_0": 0.02, "mxfp4": 6, "nvfp4": 6,
+    "iq2_xs": 2, "iq2_xxs": 2, "tq1_0": 0.02, "tq2_0": 0.02, "mxfp4": 6, "nvfp4": 6, "q4_zp": 128,
+    "f8_e4m3": 128,
 }  # fmt: skip
 LONGEST, REQUESTS, PAGE = 64, 9, 4
 EPS = 1e-5

@@ -18,6 +18,7 @@ TABLES = ("cos", "sin", "embedding")
 # format change, raise that number and put the new digest here, or kept files would be read wrongly.
 DIGESTS = {
     "bf16": "0a03b9314d2ec992",
+    "f8_e4m3": "93e4b68007d4f5f1",
     "f16": "49cd8d6e0416a429",
     "f32": "e3803a4ad075ee3a",
     "iq2_s": "906338103cbc4345",
@@ -34,6 +35,7 @@ DIGESTS = {
     "q4_0": "6e4e9290dfb924c4",
     "q4_1": "7657522fdda7fea4",
     "q4_K": "9f9989730e6929f1",
+    "q4_zp": "1272a3acd3a22764",
     "q5_0": "2720718f72ee420e",
     "q5_1": "fb71795dd6ab2a84",
     "q5_K": "76ebf977a1c61e25",

@@ -11,11 +11,15 @@ import pytest
 from weight_blocks import (
     BLOCKS,
     EXPONENTS,
+    INTEGER_BLOCKS,
     INTEGERS,
     NUMBERS,
     random_weight,
+    scales_of,
     set_half,
+    set_scale,
     set_to_one,
+    values_of_folders,
 )
 
 from tensor_ops_cpp import _native
@@ -28,8 +32,8 @@ ROUNDING = 2.0**-24
 # Errors of an activation, in units of the largest of its block / 127; product.h states them.
 ACTIVATION_ERROR = {"float32": 0.0, "int8": 0.501, "int8x2": 0.002}
 
-PRODUCTS = [(f, "float32") for f in NUMBERS] + [(f, a) for f in BLOCKS for a in ACTIVATION_ERROR]
-PRODUCTS += [("bf16", "bfloat16")]
+PRODUCTS = [(f, "float32") for f in (*NUMBERS, *BLOCKS)] + [("bf16", "bfloat16")]
+PRODUCTS += [(f, a) for f in INTEGER_BLOCKS for a in TERMS]
 every_product = pytest.mark.parametrize(("name", "activations"), PRODUCTS)
 every_variant = pytest.mark.parametrize("variant", VARIANTS)
 
@@ -40,6 +44,8 @@ def whole(name, columns):
 
 
 def dequantized(name, weight):
+    if name in ("f8_e4m3", "q4_zp"):
+        return values_of_folders(name, weight)
     return gguf.quants.dequantize(weight, gguf.GGMLQuantizationType[name.upper()])
 
 
@@ -65,7 +71,10 @@ def error_bound(name, activations, weight, x):
         if name in INTEGERS:  # the integers' share and the minimum's are summed apart
             magnitudes = values + 2.0 * minimums(name, weight)
     rounded = (np.abs(x) + error) @ magnitudes.T
-    flushed += columns * 2.0**-149
+    least = 2.0**-149
+    if name == "f8_e4m3":
+        least = 2.0**-141 * np.abs(scales_of(weight)).max()
+    flushed += columns * least
     return error @ values.T + 1.001 * rounding * ROUNDING * rounded + flushed
 
 
@@ -83,7 +92,7 @@ def test_formats_are_those_tested():
 
 
 @pytest.mark.parametrize("name", [*BLOCKS, *NUMBERS])
-def test_dequantized_row_is_that_of_gguf(name, rng):
+def test_dequantized_row_is_what_the_format_means(name, rng):
     columns = whole(name, 96)
     weight = random_weight(rng, name, 8, columns)
     for row in weight:
@@ -123,7 +132,7 @@ def test_bits_do_not_depend_on_the_number_of_tokens(name, activations, variant, 
             assert np.array_equal(y, alone)
 
 
-@pytest.mark.parametrize("name", BLOCKS)
+@pytest.mark.parametrize("name", INTEGER_BLOCKS)
 def test_bits_of_hundreds_of_tokens_are_those_of_one(name, rng):
     """More tokens than a kernel takes at a time, and more columns and tiles, or one tile."""
     for columns, rows in ((whole(name, 320), 176), (768, 176), (768, 16)):
@@ -149,7 +158,7 @@ def test_rows_past_the_last_whole_tile_are_those_of_a_whole_one(name, activation
 
 @every_variant
 @pytest.mark.parametrize("activations", TERMS)
-@pytest.mark.parametrize("name", BLOCKS)
+@pytest.mark.parametrize("name", INTEGER_BLOCKS)
 def test_largest_integers_do_not_saturate(name, activations, variant):
     # Scale 1, minimum 0, and integers that are all the same.
     columns, block_bytes, _ = BLOCKS[name]
@@ -167,7 +176,7 @@ def digest_of_products():
     """Digest of the bits of many tokens' products, with the fastest variant."""
     rng = np.random.default_rng(23)
     digest = hashlib.sha256()
-    for name in BLOCKS:
+    for name in INTEGER_BLOCKS:
         weight = random_weight(rng, name, 48, 768)
         x = rng.standard_normal((19, 768)).astype(np.float32)
         digest.update(_native.decode_product(name, "int8x2", VARIANTS[-1], weight, x, 19))
@@ -191,7 +200,7 @@ def test_bits_do_not_depend_on_the_identity_of_winograd(value):
 
 
 @pytest.mark.parametrize("activations", TERMS)
-@pytest.mark.parametrize("name", BLOCKS)
+@pytest.mark.parametrize("name", INTEGER_BLOCKS)
 @pytest.mark.skipif(len(VARIANTS) < 2, reason="the CPU has one variant of products only")
 def test_integers_are_the_same_on_every_variant_with_fma(name, activations, rng):
     weight = random_weight(rng, name, 16, 1024)
@@ -221,10 +230,13 @@ def test_zero_is_zero_and_largest_and_least_numbers_are_within_the_bound(
         blocks = weight.reshape(16, 2, -1).copy()
         for at, value in zip(BLOCKS[name][2], (2.0**-24, 0), strict=False):
             set_half(blocks, at, value)
+        if name == "f8_e4m3":
+            set_scale(blocks, name, 2.0**-24)
         if name in EXPONENTS:  # 2^-118 and 2^-10
             blocks[..., EXPONENTS[name][0]] = {"mxfp4": 10, "nvfp4": 1}[name]
         weight = blocks.reshape(16, -1)
-        x = np.full((1, columns), np.finfo(np.float32).max)
+        largest = np.finfo(np.float32).max
+        x = np.full((1, columns), largest / 1024 if name == "f8_e4m3" else largest)
         check(name, activations, variant, weight, x)
 
 
@@ -253,7 +265,7 @@ def test_weight_that_is_not_finite_gives_no_number_in_its_row(
     if name in BLOCKS:
         blocks = weight.reshape(16, 3, -1)
         for row, block in ((1, 0), (7, 1), (15, 2)):
-            set_half(blocks[row, block], BLOCKS[name][2][0], value)
+            set_scale(blocks[row, block], name, value)
     else:
         scale = np.array([value], np.float16).view(np.uint8)
         bits = np.array([value], np.float32).view(np.uint8)
@@ -268,10 +280,10 @@ def test_weight_that_is_not_finite_gives_no_number_in_its_row(
     assert np.all(np.isfinite(y[:, ~broken]))
 
 
-@pytest.mark.parametrize("name", NUMBERS)
-def test_weights_that_are_numbers_take_no_integers(name):
-    weight = np.zeros((16, 32 * NUMBERS[name]), np.uint8)
-    x = np.zeros((1, 32), np.float32)
+@pytest.mark.parametrize("name", [*NUMBERS, "f8_e4m3"])
+def test_weights_in_floating_point_take_no_integers(name):
+    weight = random_weight(np.random.default_rng(), name, 16, 64)
+    x = np.zeros((1, 64), np.float32)
     for variant in VARIANTS:
         with pytest.raises(ValueError, match=f"{name} has no product with int8"):
             _native.decode_product(name, "int8", variant, weight, x, 1)

@@ -30,6 +30,8 @@ READ_ONLY = {
     "iq4_nl": ((0,), 65),
     "iq4_xs": ((0,), 1200),
     "nvfp4": ((), 5),
+    "f8_e4m3": ((), 120),
+    "q4_zp": ((0,), 7),
 }
 
 
@@ -61,6 +63,12 @@ def random_blocks(values, kind):
     if kind == "nvfp4":  # scales of E4M3, of one exponent and any bits below
         exponent = np.uint8(np.floor(np.log2(2 * scale)) + 7)
         blocks[:, :, :4] = blocks[:, :, :4] & 7 | exponent << 3
+    elif kind == "f8_e4m3":
+        blocks[blocks & 127 == 127] = 0  # NaN
+        numbers = (scale * draw.standard_normal((*shape[:2], 1))).astype(np.float32)
+        blocks[:, :, :4] = numbers.view(np.uint8)
+    elif kind == "q4_zp":
+        blocks[:, :, 2] &= 15
     return blocks.reshape(len(values), -1)
 
 

@@ -73,7 +73,7 @@ def refused(tmp_path):
             UNKNOWN | {"num_local_experts": 8},
             "num_local_experts is 8; of mixtures of experts only Mixtral, Qwen 2 MoE",
         ),
-        ({"quantization_config": {"quant_method": "gptq"}}, "weights quantized by 'gptq' are not"),
+        ({"quantization_config": {"quant_method": "quark"}}, "by 'quark' are not supported"),
         (
             UNKNOWN | {"vision_config": {"depth": 2}},
             "vision_config; models of more than text are not",

@@ -50,6 +50,9 @@ std::vector<unsigned char> random_rows(const WeightFormat& format, std::size_t c
       const float value = normal();
       const auto* const bytes = reinterpret_cast<const unsigned char*>(&value);
       std::memcpy(&rows[at], bytes + 4 - format.block_bytes, format.block_bytes);
+    } else if (name == "f8_e4m3") {
+      const float scale = normal();
+      std::memcpy(&rows[at], &scale, sizeof scale);
     } else if (name == "mxfp4") {
       rows[at] = static_cast<unsigned char>(120 + generator() % 16);
     } else if (name == "q3_K" || name == "q6_K" || name == "tq1_0" || name == "tq2_0") {

@@ -15,7 +15,8 @@
 // too large for bfloat16, from 2^128 (1 - 2^-9), is infinite. Else e is the error of an activation:
 // 0.501 d for int8 and 0.002 d for int8x2, where d is the largest magnitude of the activation's
 // block divided by 127, and 2^-142 more. m is what the format adds to all weights of a scale: their
-// minimum, or 0.
+// minimum, or 0. f8_e4m3 multiplies the sum over the columns of a scale s by it: that sum may not
+// overflow either, and K 2^-149 is K 2^-141 |s|.
 #pragma once
 
 #include <cstddef>

@@ -20,6 +20,7 @@ from tensor_ops_decode.models import (
     smollm3,
 )
 from tensor_ops_decode.models.decoder import Decoder
+from tensor_ops_decode.models.quantization import check_quantization
 from tensor_ops_decode.models.settings import ModelSettings
 from tensor_ops_decode.weights import FileFormatError, Weights
 
@@ -68,7 +69,8 @@ def decoder_of(files: Weights) -> Decoder:
     # transformers' classes of these families read none of the settings of experts and modalities.
     if family is None or is_gguf:
         _refuse_kind(settings, may_have_experts=family is not None and family.may_have_experts)
-    _refuse_quantization(settings)
+    if not is_gguf:
+        check_quantization(ModelSettings(files.config, files.metadata))
     if family is None:
         raise FileFormatError(
             f"{files.path}: unknown architecture {architecture!r:.80}; the known ones are "
@@ -108,15 +110,3 @@ def _refuse_kind(settings: ModelSettings, *, may_have_experts: bool) -> None:
                 f"{settings.where}: there is a {name}; models of more than text are not "
                 "supported, but a GGUF file of the text model may be"
             )
-
-
-def _refuse_quantization(settings: ModelSettings) -> None:
-    """Raise a FileFormatError for weights in a format of another library."""
-    if settings.values.get("quantization_config"):
-        method = settings.section("quantization_config").values.get("quant_method")
-        if method == "mxfp4":
-            return
-        raise FileFormatError(
-            f"{settings.where}: weights quantized by {method!r:.80} are not supported; use the "
-            "GGUF file of the model, or the folder that it was quantized from"
-        )

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from tensor_ops_decode.weights.formats import FORMATS, Format
+from tensor_ops_decode.weights.joined import with_parts_joined
 from tensor_ops_decode.weights.mapped_file import MappedFile
 from tensor_ops_decode.weights.model_file import FileFormatError, is_there, read_model_text
-from tensor_ops_decode.weights.paired_blocks import with_pairs_joined
 from tensor_ops_decode.weights.tensor import FileWeights, TensorPlace, check_places
 
 __all__ = [
@@ -60,7 +60,9 @@ class SafetensorsFolder(FileWeights):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(Path(path))
         self.metadata = read_json(Path(path, CONFIG))
-        self._tensors = with_pairs_joined(self._read())
+        quantization = self.metadata.get("quantization_config")
+        given = quantization if isinstance(quantization, Mapping) else {}
+        self._tensors = with_parts_joined(self._read(), given)
 
     @property
     def config(self) -> str:

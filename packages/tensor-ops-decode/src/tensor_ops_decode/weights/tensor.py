@@ -14,6 +14,7 @@ from tensor_ops_decode.weights.mapped_file import FileFormatError, MappedFile
 
 __all__ = [
     "FileWeights",
+    "Place",
     "StoredTensor",
     "TensorHeader",
     "TensorPlace",
@@ -186,7 +187,7 @@ class FileWeights(Weights):
         return self._place(name).header()
 
     def tensor(self, name: str) -> StoredTensor:
-        """Return a tensor as a view of its mapped file, or put together of two."""
+        """Return a tensor as a view of its mapped file, or put together of several."""
         return self._place(name).open()
 
     def _place(self, name: str) -> Place:

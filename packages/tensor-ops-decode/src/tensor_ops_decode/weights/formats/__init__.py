@@ -1,7 +1,8 @@
 """The types of stored tensors: how many bytes a row takes, and what the bytes mean.
 
 A type stores each row as blocks of ``block_size`` values in ``block_bytes`` bytes. The block types
-are GGML's, with GGML's arithmetic: `Format.dequantize` returns what ggml computes, bit for bit.
+of GGUF files are GGML's, with GGML's arithmetic: `Format.dequantize` returns what ggml computes,
+bit for bit. Folders of Hugging Face have two further ones.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from tensor_ops_decode.weights.formats.codebooks import iq2_s, iq2_xs, iq2_xxs, 
 from tensor_ops_decode.weights.formats.coded_blocks import iq4_nl, iq4_xs, mxfp4, nvfp4, to_mxfp4
 from tensor_ops_decode.weights.formats.simple_blocks import (
     centred,
+    f8_e4m3,
     offset,
     q8_0,
     to_centred,
     to_offset,
     to_q8_0,
+    with_zero_point,
 )
 from tensor_ops_decode.weights.formats.super_blocks import q2_k, q3_k, q4_k, q5_k, q6_k
 from tensor_ops_decode.weights.formats.ternary import tq1_0, tq2_0
@@ -37,8 +40,8 @@ _BYTES_AT_ONCE = 1 << 18  # so that the temporaries of a piece stay in the cache
 class Format:
     """How a tensor's values are stored.
 
-    A program calls it by its `name`, such as ``"q8_0"``, and a GGUF file by its `ggml_type`. The
-    float types have blocks of one value.
+    A program calls it by its `name`, such as ``"q8_0"``, and a GGUF file by its `ggml_type`, which
+    is None for one that GGML has not. The float types have blocks of one value.
 
     `dequantize_blocks` maps blocks, one a row of uint8, to their values in float32; it is None for
     a type that is known, and cannot be computed with. `quantize_blocks` is its inverse, and None
@@ -46,7 +49,7 @@ class Format:
     """
 
     name: str
-    ggml_type: int
+    ggml_type: int | None
     block_size: int
     block_bytes: int
     dequantize_blocks: Callable[[Bytes], Values] | None = None
@@ -162,6 +165,9 @@ _ALL = (
     Format("mxfp4", 39, 32, 17, mxfp4, to_mxfp4),
     Format("nvfp4", 40, 64, 36, nvfp4),
     Format("q1_0", 41, 128, 18),
+    Format("f8_e4m3", None, 64, 68, f8_e4m3),
+    Format("q4_zp", None, 32, 19, with_zero_point),
 )
-GGML_TYPES = {form.ggml_type: form for form in _ALL}  # those that GGUF files may have
+# Those that GGUF files may have.
+GGML_TYPES = {form.ggml_type: form for form in _ALL if form.ggml_type is not None}
 FORMATS = {form.name: form for form in _ALL if form.is_supported}  # those that weights may have

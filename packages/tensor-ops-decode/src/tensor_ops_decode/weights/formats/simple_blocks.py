@@ -1,10 +1,19 @@
-"""q4_0, q4_1, q5_0, q5_1 and q8_0: integers of 32 columns that share a scale."""
+"""q4_0, q4_1, q4_zp, q5_0, q5_1, q8_0 and f8_e4m3: numbers of columns that share a scale."""
 
 import numpy as np
 
 from tensor_ops_decode.weights.formats.bits import Bytes, Values, as_half, f16, inverse, nibbles
 
-__all__ = ["centred", "offset", "q8_0", "to_centred", "to_offset", "to_q8_0"]
+__all__ = [
+    "centred",
+    "f8_e4m3",
+    "offset",
+    "q8_0",
+    "to_centred",
+    "to_offset",
+    "to_q8_0",
+    "with_zero_point",
+]
 
 
 def centred(blocks: Bytes, bits: int) -> Values:
@@ -16,6 +25,22 @@ def centred(blocks: Bytes, bits: int) -> Values:
 def offset(blocks: Bytes, bits: int) -> Values:
     """Return the values of blocks as `to_offset` makes them."""
     return f16(blocks[:, :2]) * _integers(blocks[:, 4:], bits) + f16(blocks[:, 2:4])
+
+
+def with_zero_point(blocks: Bytes) -> Values:
+    """Return values of q4_zp: a scale, the integer that is zero, and integers of 4 bits."""
+    return f16(blocks[:, :2]) * (nibbles(blocks[:, 3:]).astype(np.int16) - blocks[:, 2:3])
+
+
+def f8_e4m3(blocks: Bytes) -> Values:
+    """Return values of f8_e4m3: a scale in float32, and numbers of 8 bits.
+
+    The fields of a number are those of float32 in other places, with a bias that is 120 less. Its
+    NaN is 480 here.
+    """
+    bits = (blocks[:, 4:].astype(np.uint32) << 24).view(np.int32) >> 4 & np.int32(-0x78100000)
+    scale: Values = blocks[:, :4].view("<f4").astype(np.float32, copy=False)
+    return bits.view(np.float32) * np.float32(2.0**120) * scale
 
 
 def q8_0(blocks: Bytes) -> Values:
