@@ -145,11 +145,16 @@ struct IntegerProduct {
       Ints sum{};
       for (std::size_t half = scale * halves; half < (scale + 1) * halves; ++half) {
         Ints part{};
-        if constexpr (kZero != 0) part = splat<Ints>(x.minus_8_sums[term][half]) * (kZero / 8);
+        if constexpr (kZero != 0 && kScales == 2)
+          part = splat<Ints>(x.minus_8_sums[term][half]) * (kZero / 8);
         for (std::size_t j = half * kDotWords; j < (half + 1) * kDotWords; ++j)
           part = dot(part, words[j], splat_word(x.q[term] + 4 * j));
         sum += part;
       }
+      // Added to two chains, the correction is an operand in memory. In the first place of a chain it
+      // goes through a general register, where one chain alone is sooner done.
+      if constexpr (kZero != 0 && kScales == 1)
+        sum += splat_word(&x.minus_8_totals[term]) * (kZero / 8);
       totals[term] = __builtin_convertvector(sum, Floats);
     }
     return terms == 1 ? totals[0] : join_terms(totals[0], totals[terms - 1]);
