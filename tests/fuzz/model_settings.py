@@ -34,6 +34,7 @@ WORDS = [
     "moe_intermediate_size", "num_nextn_predict_layers", "nextn_predict_layers", "swiglu_limit",
     "expert_group_count", "expert_group_used_count", "expert_weights_scale", "n_group",
     "quant_method", "weight_block_size", "block_structure", "config_groups", "checkpoint_format",
+    "conv_L_cache", "conv_bias", "block_multiple_of", "shortconv.l_cache", "conv",
 ]  # fmt: skip
 GGUF = {
     "embedding_length": 32,
@@ -50,6 +51,7 @@ GGUF = {
     "attn_logit_softcapping": 50.0,
     "final_logit_softcapping": 30.0,
     "logit_scale": 4.0,
+    "shortconv.l_cache": 3,
 }
 HUGGING_FACE = {
     "hidden_size": 32,
@@ -63,6 +65,7 @@ HUGGING_FACE = {
     "max_position_embeddings": 64,
     "vocab_size": 40,
     "query_pre_attn_scalar": 8,
+    "full_attn_idxs": [0],
 }
 GGUF_EXPERTS = {
     "expert_count": 4,
@@ -185,6 +188,8 @@ def _model(metadata):
         "q": [q, hidden], "k": [kv, hidden], "v": [kv, hidden], "qkv": [q + 2 * kv, hidden],
         "o": [hidden, q], "gate": [inner, hidden], "up": [inner, hidden],
         "gate_up": [2 * inner, hidden], "down": [hidden, inner],
+        "conv_in": [3 * hidden, hidden], "conv_out": [hidden, hidden],
+        "conv": [hidden, max(decoder.kept_rows, default=0) + 1],
     }  # fmt: skip
     names = dict(decoder.names)
     layer = names.pop("layer")
@@ -202,6 +207,9 @@ def _model(metadata):
         for index, prefix in [(0, "")] if everywhere else enumerate(map(layer.format, range(2))):
             if role in ("gate", "up", "down", "gate_up") and _has_experts(decoder, index):
                 continue
+            has_conv = not everywhere and any(decoder.kept_rows[index : index + 1])
+            if role in (ATTENTION if has_conv else CONVOLUTION):
+                continue
             if role == "sinks":
                 tensors[f"{prefix}{name}"] = {"type": "f32", "shape": [decoder.heads]}
                 continue
@@ -214,6 +222,8 @@ def _model(metadata):
     return {"settings": metadata, "tensors": tensors}
 
 
+ATTENTION = ("q", "k", "v", "o", "q_norm", "k_norm")
+CONVOLUTION = ("conv_in", "conv", "conv_out")
 EXPERT_ROLES = (
     "router", "router_bias", "shared_router", "shared_gate", "shared_up", "shared_down",
     "expert_gate_up", "expert_gate", "expert_up", "expert_down", "expert_down_stack",

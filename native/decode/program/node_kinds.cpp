@@ -10,6 +10,7 @@ namespace tensor_ops::decode {
 static_assert(sizeof(AllgatherNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(AttentionNode::Attributes) == 8 * sizeof(std::int64_t));
 static_assert(sizeof(ExpertLinearNode::Attributes) == 3 * sizeof(std::int64_t));
+static_assert(sizeof(GatedShortConvNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(GeluMulNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(LayerNormNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(QkNormNode::Attributes) == 1 * sizeof(std::int64_t));
@@ -80,6 +81,13 @@ const std::vector<NodeKind>& node_kinds() {
      {},
      {{"K", Relation::kMultipleOf, "S"},
       {"N", Relation::kMultipleOf, "G"}}},
+    {"gated_short_conv", kNoTraits,
+     {{"x", "3C"}},
+     {{"output", "C"}},
+     {{"weight", WeightForm::kVector, Need::kRequired, "", "RC+C"},
+      {"bias", WeightForm::kVector, Need::kOptional, "", "C"}},
+     {{"kept", AttributeType::kInteger, "R", 1.0}},
+     {CacheForm::kState, {"R", "C"}}},
     {"gelu_mul", kGate,
      {{"x", "2F"}},
      {{"output", "F"}},

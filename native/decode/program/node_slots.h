@@ -70,6 +70,15 @@ struct ExpertLinearNode {
   };
 };
 
+struct GatedShortConvNode {
+  enum Input : std::size_t { kX };
+  enum Output : std::size_t { kOutput };
+  enum Weight : std::size_t { kWeight, kBias };
+  struct Attributes {
+    std::int64_t kept;
+  };
+};
+
 struct GeluMulNode {
   enum Input : std::size_t { kX };
   enum Output : std::size_t { kOutput };

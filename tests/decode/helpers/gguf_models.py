@@ -30,6 +30,8 @@ ARCHITECTURES = {
     "granite": "granite",
     "olmo2": "olmo2",
     "olmo3": "olmo2",
+    "lfm2": "lfm2",
+    "lfm2_moe": "lfm2moe",
 }
 # Those whose rows of queries and keys llama.cpp's converter permutes.
 INTERLEAVED = ("llama", "mistral3", "smollm3", "granite")
@@ -44,7 +46,9 @@ def write_gguf(model, path, matrices=None, tied="model.embed_tokens.weight"):
     config, matrices = model.config, matrices or {}
     name = ARCHITECTURES[config.model_type]
     writer = gguf.GGUFWriter(path, name)
-    _write_settings(writer, config)
+    # That of LFM2 is adjusted.
+    adjusted = model.state_dict().get("model.layers.0.feed_forward.w1.weight")
+    _write_settings(writer, config, config.intermediate_size if adjusted is None else len(adjusted))
     architecture = next(key for key, value in gguf.MODEL_ARCH_NAMES.items() if value == name)
     names = gguf.get_tensor_name_map(architecture, config.num_hidden_layers)
     ends = {"lm_head.weight", "model.embed_tokens.weight"} if config.tie_word_embeddings else {tied}
@@ -59,7 +63,9 @@ def write_gguf(model, path, matrices=None, tied="model.embed_tokens.weight"):
             written = _permuted(values, config.num_key_value_heads)
         elif name.startswith("gemma") and key.endswith("norm.weight"):
             written = values + np.float32(1)
-        writer.add_tensor(names.get_name(key, (".weight", ".bias")), written, raw_dtype=stored)
+        found = names.get_name(key, (".weight", ".bias"))
+        assert found is not None, key
+        writer.add_tensor(found, written, raw_dtype=stored)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -80,20 +86,31 @@ def _tensors(model, matrices):
             for part, half in zip(("gate", "up"), halves, strict=True):
                 yield f"{start}{part}_proj.{what}", np.ascontiguousarray(half), kind
             continue
+        if key.endswith("conv.conv.weight"):
+            values = values[:, 0]
         name = key.replace("down_proj_bias", "down_proj.bias")
+        name = name.replace("expert_bias", "expert_bias.bias")
         name = name.replace("e_score_correction_bias", "e_score_correction.bias")
         if name.endswith(("experts.down_proj", "sinks")):
             name += ".weight"
         yield name, np.ascontiguousarray(values), kind
 
 
-def _write_settings(writer, config):
+def _write_settings(writer, config, intermediate):
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)
-    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_feed_forward_length(intermediate)
     writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
+    if writer.arch in ("lfm2", "lfm2moe"):
+        heads = [config.num_key_value_heads * (each != "conv") for each in config.layer_types]
+        writer.add_head_count_kv(heads)
+        writer.add_shortconv_l_cache(config.conv_L_cache)
+    else:
+        writer.add_head_count_kv(config.num_key_value_heads)
+    if writer.arch == "lfm2moe":
+        writer.add_leading_dense_block_count(config.num_dense_layers)
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     if hasattr(config, "num_experts_per_tok"):
         count = "num_experts" if hasattr(config, "num_experts") else "num_local_experts"

@@ -3,8 +3,9 @@
 import gguf
 import numpy as np
 
+from tensor_ops_decode.kinds.kind import StatePerRequest
 from tensor_ops_decode.nodes import KINDS
-from tensor_ops_decode.program import Cache, Limits, Node, Tensor
+from tensor_ops_decode.program import Cache, Limits, Node, State, Tensor
 from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.program.combined_nodes import nodes_of
 from tensor_ops_decode.weights.formats import FORMATS
@@ -109,7 +110,8 @@ def node_program(kind, sample, weight_type="f32", cache_dtype="float32", paged=T
     }
     attributes = dict(sample.attributes)
     if sample.cache is not None:
-        cache = Cache(*sample.cache, cache_dtype, paged)
+        has_state = isinstance(KINDS[kind].cache, StatePerRequest)
+        cache = State(*sample.cache) if has_state else Cache(*sample.cache, cache_dtype, paged)
         attributes["cache"] = builder.cache("cache", cache)
     slots = [slot.name for slot in KINDS[kind].outputs] if kind in KINDS else ["output"]
     outputs = dict(zip(slots, ("output", *slots[1:]), strict=True))

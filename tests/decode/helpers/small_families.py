@@ -186,13 +186,54 @@ MODELS |= {
         },
     ),
 }
-# Their GGUF files do not have the window, or cannot say which layers have experts.
+CONVOLUTIONS = {**PAD, "norm_eps": 1e-3, "conv_L_cache": 4, "num_hidden_layers": 4}
+MODELS |= {
+    "LFM2": (
+        "Lfm2",
+        0,
+        {
+            **CONVOLUTIONS,
+            "conv_L_cache": 3,
+            "full_attn_idxs": [1, 3],
+            "block_multiple_of": 7,
+            "block_ffn_dim_multiplier": 1.1,
+        },
+    ),
+    "LFM2 MoE": (
+        "Lfm2Moe",
+        0,
+        {
+            **CONVOLUTIONS,
+            **EXPERTS,
+            "num_experts": 6,
+            "num_dense_layers": 1,
+            "layer_types": ["full_attention", "conv", "conv", "full_attention"],
+        },
+    ),
+    "LFM2 MoE with biases": (
+        "Lfm2Moe",
+        0,
+        {
+            **CONVOLUTIONS,
+            **EXPERTS,
+            "num_experts": 5,
+            "num_dense_layers": 2,
+            "layer_types": ["conv", "conv", "full_attention", "conv"],
+            "conv_bias": True,
+            "routed_scaling_factor": 1.7,
+            "tie_word_embeddings": False,
+        },
+    ),
+}
+# Their GGUF files do not have the window or the factor of experts, or cannot say which layers have
+# experts.
 ONLY_SAFETENSORS = (
     "Mistral",
     "Qwen 2 with windows",
     "Mixtral with a window",
     "Qwen 2 MoE with windows",
     "Qwen 3 MoE in some layers",
+    "LFM2 MoE with biases",
 )
 
 

@@ -248,7 +248,6 @@ def test_integers_of_which_nothing_is_stated_choose_nothing(program, native):
     [
         ("two_products", "more than 1 slot of matrices"),
         ("attention_of_sizes", "values of another size than keys"),
-        ("sum_of_products", "a state"),
     ],
 )
 def test_what_the_cpp_backend_cannot_run_it_refuses(program, native, kind, words):

@@ -234,7 +234,11 @@ def test_no_transforms_leave_the_very_tensor():
 @pytest.mark.parametrize(
     ("tensor", "name", "message"),
     [
-        (stored(np.zeros(2, np.float32)), "twice", "'twice' is unknown; expected transpose, plus"),
+        (
+            stored(np.zeros(2, np.float32)),
+            "twice",
+            "'twice' is unknown; expected transpose, flatten, plus",
+        ),
         (stored(np.zeros(2, np.float32)), "transpose", r"shape \(2,\) cannot be transposed"),
         (
             StoredTensor("w", "q8_0", (32,), np.zeros((1, 34), np.uint8), "a.gguf"),

@@ -24,6 +24,11 @@ CacheMemory cache_memory(const Limits& limits, const Cache& cache) {
   memory.head_size = cache.head_size;
   memory.pages_of_piece =
       static_cast<std::uint32_t>(std::max(kPiecePositions / memory.page_size, std::size_t{1}));
+  if (cache.form == CacheForm::kState) {
+    memory.page_bytes = aligned(
+        size_product("cache '" + cache.name + "'", cache.rows, cache.columns, sizeof(float)));
+    return memory;
+  }
   const std::size_t kept = kept_positions(cache.type, memory.page_size);
   const std::size_t each = position_bytes(cache.type, cache.head_size, cache.value_size);
   // Names the cache if it is too large; nothing else is wanted of the product.
@@ -135,7 +140,8 @@ void Executable::plan_caches(Layout& layout) const {
     CacheMemory memory = cache_memory(program_.limits, cache);
     std::size_t& of_all = page_of_all[memory.is_paged];
     memory.bytes_before = of_all;
-    add_size("caches", of_all, size_product("caches", cache.num_kv_heads, memory.page_bytes));
+    const std::size_t heads = cache.form == CacheForm::kState ? 1 : cache.num_kv_heads;
+    add_size("caches", of_all, size_product("caches", heads, memory.page_bytes));
     layout.caches.push_back(memory);
   }
   for (CacheMemory& memory : layout.caches) memory.bytes_of_all = page_of_all[memory.is_paged];

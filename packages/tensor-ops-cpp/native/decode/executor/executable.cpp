@@ -84,8 +84,11 @@ std::size_t Executable::first_nan(const Step& step, std::size_t slot) {
       executable->team_->meet(worker);
     }
   };
-  begin_step(step);
   std::size_t found = nodes_.size();
+  // What a state was before the step is gone.
+  for (const Cache& cache : program_.caches)
+    if (cache.form == CacheForm::kState) return found;
+  begin_step(step);
   run_workers([&](std::size_t worker) { return Watch{{}, this, worker, slot, &found}; });
   return found;
 }

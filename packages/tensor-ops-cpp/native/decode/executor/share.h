@@ -45,7 +45,8 @@ DECODE_INLINE constexpr std::size_t kept_positions(CacheType type, std::size_t p
 
 constexpr std::size_t kPiecePositions = 512;
 
-// The keys and values of one attention node. The memory of all paged caches, and of all others, is
+// The keys and values of one attention node, or the states of a node that keeps one for each slot,
+// in a page of its own with one head. The memory of all paged caches, and of all others, is
 // divided into pieces of kPiecePositions positions in whole pages, or of one page that has more;
 // the last piece may have fewer. A piece has the pages of every cache, head by head: what few
 // tokens use lies close together, so that little memory becomes resident for them, and a head's

@@ -12,6 +12,7 @@ from tensor_ops_decode.models import (
     glm,
     gpt_oss,
     granite,
+    lfm2,
     llama,
     mistral3,
     olmo,
@@ -35,6 +36,7 @@ FAMILIES = (
     *gemma.FAMILIES,
     *granite.FAMILIES,
     *olmo.FAMILIES,
+    *lfm2.FAMILIES,
     *glm.FAMILIES,
     *gpt_oss.FAMILIES,
 )

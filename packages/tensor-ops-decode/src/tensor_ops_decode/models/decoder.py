@@ -7,7 +7,7 @@ from typing import Any
 from tensor_ops_decode.models.experts import Experts
 from tensor_ops_decode.models.rope import Rope
 from tensor_ops_decode.models.settings import ModelSettings
-from tensor_ops_decode.program import Cache, Limits, Program, Tensor
+from tensor_ops_decode.program import Cache, Limits, Program, State, Tensor
 from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.weights import FileFormatError, Weights
 from tensor_ops_decode.weights.transforms import transformed_shape
@@ -91,6 +91,10 @@ class Decoder:
         What is done to the weights of norms.
     experts : Experts or None
         Of a mixture of experts.
+    kept_rows : tuple of int
+        Of each layer with a short convolution instead of attention: of how many tokens before a
+        token it keeps a row; 0 of others. It has the names ``conv_in``, ``conv_out`` and ``conv``.
+        Empty where all layers have attention.
     further_layers : int
         How many layers files may have behind the last one, which are not part of the model.
     """
@@ -120,6 +124,7 @@ class Decoder:
     logit_cap: float = 0.0
     norm_transform: tuple[str, ...] = ()
     experts: Experts | None = None
+    kept_rows: tuple[int, ...] = ()
     further_layers: int = 0
     norms_rows: bool = False
     residual_scale: float = 1.0
@@ -210,7 +215,8 @@ class _Assembly:
             factor = {"factor": decoder.embedding_scale}
             x = builder.add("scale", {"x": x}, None, factor, output="scaled")
         for layer in range(decoder.layers):
-            x = self.attention(layer, x)
+            kept = decoder.kept_rows[layer] if decoder.kept_rows else 0
+            x = self.convolution(layer, x, kept) if kept else self.attention(layer, x)
             if layer + 1 == decoder.layers:
                 # The rest looks at no other token, so that tokens without logits end here.
                 x = builder.add("select", {"x": x}, output="selected")
@@ -276,6 +282,21 @@ class _Assembly:
         )
         projection = self.linear("o", {"o": decoder.hidden}, layer, heads * size)
         return self.added(attended, projection, x, layer, "attention_post_norm", "attended")
+
+    def convolution(self, layer: int, x: str, kept: int) -> str:
+        """Add a short convolution over the last tokens, which keeps a row of each of some."""
+        hidden, prefix = self.decoder.hidden, f"layer.{layer}."
+        rows = self.projected("conv_in", {"conv_in": 3 * hidden}, "attention_norm", x, layer)
+        name = self.whole_name("conv", layer)
+        weights = {"weight": self.tensor(f"{name}.weight", (hidden * (kept + 1),), ("flatten",))}
+        if "conv" in self.decoder.biases:
+            weights["bias"] = self.tensor(f"{name}.bias", (hidden,))
+        state = self.builder.cache(f"{prefix}state", State(kept, hidden))
+        of = {"kept": kept, "cache": state}
+        output = f"{prefix}convolved"
+        y = self.builder.add("gated_short_conv", {"x": rows}, weights, of, output=output)
+        projection = self.linear("conv_out", {"conv_out": hidden}, layer, hidden)
+        return self.added(y, projection, x, layer, "attention_post_norm", "attended")
 
     def mlp(self, layer: int, x: str) -> str:
         decoder = self.decoder

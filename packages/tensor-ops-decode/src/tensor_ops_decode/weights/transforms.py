@@ -32,12 +32,13 @@ Transform: TypeAlias = Callable[[StoredTensor], StoredTensor]
 def apply_transforms(tensor: StoredTensor, transforms: Sequence[str]) -> StoredTensor:
     """Return a tensor with transforms applied, in order.
 
-    ``"transpose"`` swaps rows and columns. ``"plus_one"`` adds one to each value, in float32, and
-    makes a tensor of type f32. ``"even_columns"`` and ``"odd_columns"`` keep every other column.
-    These are for float types. ``"even_rows"`` and ``"odd_rows"`` keep every other row of a tensor
-    of any type. ``"quantize:q8_0"`` and the like make one of that type. ``"rows:a:b"`` and
-    ``"columns:a:b"`` keep those from a up to b, as a slice does, of a tensor of any type; columns
-    are cut between blocks only. Of a vector, columns are its elements.
+    ``"transpose"`` swaps rows and columns, and ``"flatten"`` makes a vector of all elements.
+    ``"plus_one"`` adds one to each value, in float32, and makes a tensor of type f32.
+    ``"even_columns"`` and ``"odd_columns"`` keep every other column. These are for float types.
+    ``"even_rows"`` and ``"odd_rows"`` keep every other row of a tensor of any type.
+    ``"quantize:q8_0"`` and the like make one of that type. ``"rows:a:b"`` and ``"columns:a:b"``
+    keep those from a up to b, as a slice does, of a tensor of any type; columns are cut between
+    blocks only. Of a vector, columns are its elements.
 
     The result has the memory of the tensor given if there are no transforms, or of rows only. It is
     a ValueError if a transform is unknown, or does not apply to this tensor.
@@ -74,7 +75,9 @@ def transformed_shape(shape: tuple[int, ...], transforms: Sequence[str]) -> tupl
     (4, 3, 10)
     """
     for name in transforms:
-        if name == "transpose" and len(shape) > 1:
+        if name == "flatten":
+            shape = (math.prod(shape),)
+        elif name == "transpose" and len(shape) > 1:
             shape = (*shape[:-2], shape[-1], shape[-2])
         elif name in _HALVES and len(shape) >= -_HALVES[name][0]:
             axis, first = _HALVES[name]
@@ -92,6 +95,10 @@ def _transpose(tensor: StoredTensor) -> StoredTensor:
         )
     elements = tensor.data.view(f"V{tensor.format.block_bytes}").reshape(tensor.shape)
     return _of_data(tensor, ("transpose",), elements.swapaxes(-1, -2))
+
+
+def _flatten(tensor: StoredTensor) -> StoredTensor:
+    return _of_data(tensor, ("flatten",), tensor.data.reshape(1, -1))
 
 
 def _every_other(name: str, tensor: StoredTensor) -> StoredTensor:
@@ -163,6 +170,7 @@ _EVERY_OTHER: dict[str, Transform] = {
 }
 _OF_FLOATS: dict[str, Transform] = {
     "transpose": _transpose,
+    "flatten": _flatten,
     "plus_one": _plus_one,
     **{name: each for name, each in _EVERY_OTHER.items() if "columns" in name},
 }

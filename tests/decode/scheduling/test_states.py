@@ -1,0 +1,104 @@
+"""Requests of models that keep a state, which belongs to a slot: the bits of each are its own."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from greedy_models import open_kernel
+from running_shards import Shards
+from small_families import small_model
+from tensor_ops_decode import open_weights, reference
+from tensor_ops_decode.executors.sources import TensorArrays
+
+FAMILIES = ("LFM2", "LFM2 MoE")
+SLOTS, WORDS = 3, 331
+
+
+@pytest.fixture(scope="module", params=FAMILIES, ids=lambda name: name.replace(" ", "-"))
+def folder(request, tmp_path_factory):
+    made = tmp_path_factory.mktemp("model")
+    small_model(request.param).save_pretrained(made)
+    return made
+
+
+@pytest.fixture
+def kernel(folder, backend):
+    options = {"backend": backend, "max_num_batched_tokens": 9}
+    with open_kernel(folder, **options, num_speculative_tokens=2) as opened:
+        opened.compile()
+        yield opened
+
+
+def answer(kernel, prompt, count):
+    """Return the tokens of a request that is alone, and its last logits."""
+    kernel.reset()
+    request = kernel.add_request(prompt, ignore_eos=True)
+    while len(kernel.tokens(request)) < count:
+        kernel()
+    return kernel.tokens(request)[:count], np.array(kernel.logits(request))
+
+
+def test_requests_that_join_and_leave_have_the_bits_of_each_alone(kernel):
+    draw = np.random.default_rng(5)
+    waiting = [
+        (draw.integers(0, WORDS, draw.integers(1, 20)).tolist(), int(draw.integers(1, 12)))
+        for _ in range(40)
+    ]
+    waiting[10] = waiting[3]  # begins as another one did
+    running, found = {}, []
+    while waiting or running:
+        while waiting and len(running) < SLOTS:
+            prompt, count = waiting.pop()
+            running[kernel.add_request(prompt, ignore_eos=True)] = prompt, count
+        kernel()
+        for request, (prompt, count) in list(running.items()):
+            is_done = len(kernel.tokens(request)) >= count
+            if is_done:
+                logits = np.array(kernel.logits(request))
+                found.append((prompt, count, kernel.tokens(request)[:count], logits))
+            if is_done or draw.random() < 0.03:
+                kernel.remove(request)
+                del running[request]
+    assert len(found) > 20
+    for prompt, count, tokens, logits in found:
+        alone, right = answer(kernel, prompt, count)
+        assert tokens == alone
+        assert np.array_equal(logits, right)
+
+
+def test_a_request_goes_on_from_its_state(kernel):
+    prompt, more = [5, 6, 7, 8], [9, 10, 11]
+    _, right = answer(kernel, prompt + more, 1)
+    kernel.reset()
+    request = kernel.add_request(prompt, choose=False)
+    kernel()
+    for token in more:
+        kernel.extend(request, [token])
+        kernel()
+    assert np.array_equal(kernel.logits(request), right)
+
+
+def test_a_layer_with_a_convolution_keeps_a_state(kernel):
+    states = {name: each for name, each in kernel.program.caches.items() if "state" in name}
+    assert states
+    assert all(each.rows in (2, 3) and each.columns == 48 for each in states.values())
+
+
+def test_ranks_say_what_one_says(kernel, folder):
+    """Each of them has the states of all layers, which are not divided."""
+    prompt, count = [5, 6, 7, 8], 12
+    tokens, _ = answer(kernel, prompt, count)
+    arrays = TensorArrays(kernel.program, {}, open_weights(folder))
+    attached = {
+        name: dataclasses.replace(tensor, source={"attached": True})
+        for name, tensor in kernel.program.tensors.items()
+        if "file" in tensor.source
+    }
+    program = dataclasses.replace(kernel.program, tensors={**kernel.program.tensors, **attached})
+    shards = Shards(reference, program, {name: arrays[name] for name in attached}, 2)
+    try:
+        found, _ = shards.greedy(prompt, count)
+    finally:
+        shards.close()
+    assert found == tokens
