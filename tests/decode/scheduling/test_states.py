@@ -4,11 +4,12 @@ import dataclasses
 
 import numpy as np
 import pytest
+import torch
 
 from greedy_models import open_kernel
 from running_shards import Shards
 from small_families import small_model
-from tensor_ops_decode import open_weights, reference
+from tensor_ops_decode import LogitsError, open_weights, reference
 from tensor_ops_decode.executors.sources import TensorArrays
 
 FAMILIES = ("LFM2", "LFM2 MoE")
@@ -65,6 +66,24 @@ def test_requests_that_join_and_leave_have_the_bits_of_each_alone(kernel):
         alone, right = answer(kernel, prompt, count)
         assert tokens == alone
         assert np.array_equal(logits, right)
+
+
+def test_a_request_after_one_with_nan_begins_anew(backend, tmp_path):
+    model = small_model("LFM2", tie_word_embeddings=False)
+    model.model.embed_tokens.weight.data[7] = torch.nan
+    model.save_pretrained(tmp_path)
+    options = {"backend": backend, "max_num_batched_requests": 1}
+    with open_kernel(tmp_path, **options) as kernel:
+        kernel.compile()
+        tokens, logits = answer(kernel, [5, 6, 8], 1)
+        kernel.reset()
+        kernel.add_request([5, 7, 6], ignore_eos=True)
+        with pytest.raises(LogitsError, match=r"after 3 tokens of the prompt .* NaN"):
+            kernel()
+        request = kernel.add_request([5, 6, 8], ignore_eos=True)
+        kernel()
+        assert kernel.tokens(request)[:1] == tokens
+        assert np.array_equal(kernel.logits(request), logits)
 
 
 def test_a_request_goes_on_from_its_state(kernel):

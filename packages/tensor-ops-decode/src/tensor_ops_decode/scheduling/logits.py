@@ -10,7 +10,7 @@ import numpy as np
 from tensor_ops_decode.completion import TokenLogprob
 from tensor_ops_decode.errors import LogitsError
 from tensor_ops_decode.kinds.kind import Array
-from tensor_ops_decode.program import Program
+from tensor_ops_decode.program import Program, State
 from tensor_ops_decode.scheduling.request import Request
 
 __all__ = ["logits_error", "token_logprob"]
@@ -49,9 +49,13 @@ def logits_error(
         f"request {request.number}, step {num_new + 1}: the logits after {request.prompt_length} "
         f"tokens of the prompt and {num_new} new ones"
     )
-    if not hasattr(executable, "first_nan"):
+    index = None
+    if is_searched := hasattr(executable, "first_nan"):
+        index = executable.first_nan(num_tokens, num_selected, request.slot)
+    # Some executors cannot take a step again that has changed a state.
+    has_state = any(isinstance(cache, State) for cache in program.caches.values())
+    if index is None and (has_state or not is_searched):
         return LogitsError(f"{step} choose no token: they are NaN or all -inf", request.number)
-    index = executable.first_nan(num_tokens, num_selected, request.slot)
     if index is None:
         return LogitsError(f"{step} choose no token: all are -inf", request.number)
     node = program.nodes[index]
