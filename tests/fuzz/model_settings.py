@@ -34,7 +34,8 @@ WORDS = [
     "moe_intermediate_size", "num_nextn_predict_layers", "nextn_predict_layers", "swiglu_limit",
     "expert_group_count", "expert_group_used_count", "expert_weights_scale", "n_group",
     "quant_method", "weight_block_size", "block_structure", "config_groups", "checkpoint_format",
-    "conv_L_cache", "conv_bias", "block_multiple_of", "shortconv.l_cache", "conv",
+    "conv_L_cache", "conv_bias", "block_multiple_of", "block_ffn_dim_multiplier", "conv",
+    "shortconv.l_cache",
 ]  # fmt: skip
 GGUF = {
     "embedding_length": 32,

@@ -22,7 +22,9 @@ def scaled_e4m3(values, block, scale_dtype):
     for i in range(scales.shape[0]):
         for j in range(scales.shape[1]):
             at = slice(i * high, (i + 1) * high), slice(j * wide, (j + 1) * wide)
-            scales[i, j] = values[at].abs().max() / FP8_LARGEST
+            # A power of two, which may be rounded down, is to be large enough.
+            largest = values[at].abs().max() * (2 if scale_dtype == torch.float8_e8m0fnu else 1)
+            scales[i, j] = largest / FP8_LARGEST
             scale = scales[i, j].float()
             numbers[at] = (values[at] / scale).clip(-FP8_LARGEST, FP8_LARGEST)
             meant[at] = numbers[at].float() * scale

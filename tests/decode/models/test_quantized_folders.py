@@ -60,6 +60,16 @@ METHODS = {
         functools.partial(gptq, version=2),
         {"q4_zp"},
     ),
+    "GPTQ of version 2, under another name": (
+        GPTQ | {"format": "GPTQ_V2"},
+        functools.partial(gptq, version=2),
+        {"q4_zp"},
+    ),
+    "FP8 with powers of two": (
+        FP8 | {"scale_fmt": "ue8m0"},
+        functools.partial(fp8, scale_dtype=torch.float8_e8m0fnu),
+        {"f8_e4m3"},
+    ),
     "GPTQ, centred": (GPTQ, functools.partial(gptq, is_centred=True), {"q4_0"}),
     "GPTQ in one group": (
         GPTQ | {"group_size": -1},
@@ -170,6 +180,59 @@ def test_zero_points_of_version_1_may_be_zero(tmp_path):
     assert zeros[:8, 0].tolist() == [0, 7, 0, 0, 0, 0, 0, 0]
 
 
+def said(kernel):
+    with kernel:
+        kernel.compile()
+        return greedy(kernel, PROMPTS, 4)
+
+
+def test_kept_weights_are_those_of_one_meaning(tmp_path, cpp):
+    folder, _, _ = quantized(tmp_path, "Qwen 3", "GPTQ")
+    options = options_of(cpp) | {"cache": tmp_path}
+    first = said(open_kernel(folder, **options))
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config["quantization_config"]["checkpoint_format"] = "gptq_v2"
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    second = said(open_kernel(folder, **options))
+    assert not np.array_equal(first[0][1], second[0][1])
+    assert np.array_equal(second[0][1], said(open_kernel(folder, **options_of(cpp)))[0][1])
+
+
+def test_parts_may_be_in_several_files(tmp_path):
+    folder, meant, _ = quantized(tmp_path, "Qwen 3", "FP8 in blocks")
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    of_scales = {name for name in tensors if name.endswith("_scale_inv")}
+    shard_of = {name: f"{'ab'[name in of_scales]}.safetensors" for name in tensors}
+    for shard in {*shard_of.values()}:
+        of_shard = {name: each for name, each in tensors.items() if shard_of[name] == shard}
+        save_file(of_shard, folder / shard)
+    index = json.dumps({"weight_map": shard_of})
+    (folder / "model.safetensors.index.json").write_text(index, encoding="utf-8")
+    weights = open_weights(folder)
+    assert len(weights.files) == 2
+    assert np.array_equal(weights.tensor(Q).values(), meant[Q].numpy())
+    scale = tensors[f"{Q}_scale_inv"].numpy().tobytes()
+    assert weights.beginning(Q, 4)[4:] == scale
+
+
+@pytest.mark.parametrize("given", [{}, {"qzeros": None}, {"g_idx": torch.zeros(128).long()}])
+def test_integers_without_all_they_need_are_named(tmp_path, given):
+    folder, _, _ = quantized(tmp_path, "Qwen 3", "GPTQ")
+    module = Q.removesuffix("weight")
+
+    def change(found):
+        if not given:
+            found[Q] = torch.zeros(128, 128)
+        for name, made in given.items():
+            found.pop(module + name)
+            if made is not None:
+                found[module + name] = made
+
+    with pytest.raises(FileFormatError, match=r"q_proj\.qweight"):
+        changed(folder, change).header(Q)
+
+
 @pytest.mark.parametrize(
     ("method", "part", "made", "words"),
     [
@@ -207,8 +270,21 @@ def test_parts_that_do_not_fit_are_refused(tmp_path, method, part, made, words):
         ("FP8 of a tensor", compressed("tensor", type="int"), "type is 'int'; only 'float'"),
         ("GPTQ", {"bits": 8}, "bits is 8; only 4 is supported"),
         ("GPTQ", {"checkpoint_format": "marlin"}, "checkpoint_format is 'marlin'; supported are"),
+        (
+            "GPTQ, centred",
+            {"format": "marlin"},
+            "checkpoint_format is 'marlin'; supported are gptq, gptq_v2",
+        ),
         ("AWQ", {"version": "gemv"}, "version is 'gemv'; supported are gemm"),
         ("AWQ", {"zero_point": False}, "zero_point is False; only True"),
+        ("AWQ", {"backend": "llm-awq"}, "backend is 'llm-awq', which is not supported"),
+        ("FP8 in blocks", {"expert_dtype": "fp4"}, "expert_dtype is 'fp4'; only 'fp8' is"),
+        (
+            "FP8 of a tensor",
+            {"transform_config": {"config_groups": {"R4": {}}}},
+            "transform_config",
+        ),
+        ("FP8 of a tensor", {"sparsity_config": {"format": "sparse-24"}}, "format is 'sparse-24'"),
     ],
 )
 def test_other_ways_of_quantizing_are_refused_by_name(tmp_path, method, change, words):

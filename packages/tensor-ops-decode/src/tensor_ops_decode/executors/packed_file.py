@@ -79,7 +79,7 @@ class PackedFile:
         tables = [name for node in program.nodes for name in tables_of(node)]
         sources = {name: program.tensors[name].source for name in tables}
         self._tables = [name for name in tables if sources[name].get("transform")]
-        self._key = _key(program, layout)
+        self._key = _key(program, layout, weights.quantization)
         self.path = folder / f"{Path(weights.path).name}.{self._key[:16]}.safetensors"
 
     def open(self) -> dict[str, NDArray[np.uint8]] | None:
@@ -233,11 +233,12 @@ def _require_unlocked(path: Path) -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _key(program: Program, layout: str) -> str:
+def _key(program: Program, layout: str, quantization: str) -> str:
     tensors = {
         name: [tensor.type, tensor.shape, tensor.source["tensor"], tensor.source["transform"]]
         for name, tensor in program.tensors.items()
         if "file" in tensor.source
     }
     nodes = [[node.kind, dict(node.weights)] for node in program.nodes]
-    return hashlib.sha256(json.dumps([layout, tensors, nodes]).encode()).hexdigest()
+    of = [layout, tensors, nodes, *([quantization] if quantization else [])]
+    return hashlib.sha256(json.dumps(of).encode()).hexdigest()

@@ -6,8 +6,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from zlib import crc32
 
-import numpy as np
-
 from tensor_ops_decode.kernel.arguments import KernelSettings, by_argument
 from tensor_ops_decode.kernel.opening import KernelModel
 from tensor_ops_decode.program import Program
@@ -41,6 +39,7 @@ def facts_of_ranks(model: KernelModel, settings: KernelSettings) -> Facts:
     }
     if model.weights is not None:
         facts["weights in the model's files"] = _beginnings_of(model.weights, planned.whole)
+        facts["quantization_config"] = model.weights.quantization
     return facts
 
 
@@ -63,6 +62,5 @@ def _beginnings_of(weights: Weights, program: Program) -> str:
     sources = (tensor.source.get("tensor") for tensor in program.tensors.values())
     found = 0
     for name in sorted({name for name in sources if isinstance(name, str)}):
-        data = weights.tensor(name).data.reshape(-1).view(np.uint8)[:_BEGINNING]
-        found = crc32(data.tobytes(), found)
+        found = crc32(weights.beginning(name, _BEGINNING), found)
     return f"{found:08x}"

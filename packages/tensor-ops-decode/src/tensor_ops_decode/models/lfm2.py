@@ -73,8 +73,9 @@ _HUGGING_FACE = HUGGING_FACE_NAMES | {
     "expert_down": "feed_forward.experts.{}.w2",
     "expert_down_stack": "feed_forward.experts.down_proj",
 }
-# Some configurations have other names, which win.
+# Some configurations have other names, which win; the second is of LFM2 alone.
 _ALIASES = {"tie_embedding": "tie_word_embeddings", "block_ff_dim": "intermediate_size"}
+_MOST = 2**31
 _EPS = 1e-6
 
 
@@ -111,12 +112,10 @@ def _gguf(files: Weights, settings: ModelSettings, *, is_mixture: bool) -> Decod
 
 
 def _hugging_face(files: Weights, settings: ModelSettings, *, is_mixture: bool) -> Decoder:
-    values = {_ALIASES.get(name, name): value for name, value in settings.values.items()}
-    values |= {
-        _ALIASES[name]: settings.values[name] for name in _ALIASES if name in settings.values
-    }
-    values["rms_norm_eps"] = values["norm_eps"]
-    settings = ModelSettings(settings.where, values)
+    aliases = list(_ALIASES)[: 1 if is_mixture else 2]
+    known = settings.values
+    stated = {_ALIASES[name]: known[name] for name in aliases if name in known}
+    settings = ModelSettings(settings.where, {**known, **stated})
     layers, given = settings.size("num_hidden_layers"), dict[str, Any]()
     names = _HUGGING_FACE
     if is_mixture:
@@ -139,7 +138,12 @@ def _hugging_face(files: Weights, settings: ModelSettings, *, is_mixture: bool) 
         names=names,
         activation="silu_mul",
         biases=("conv_in", "conv", "conv_out") if settings.flag("conv_bias") else (),
-        kept_rows=_kept(settings, settings.size("conv_L_cache") - 1, _convolutions(settings)),
+        eps=settings.number("norm_eps"),
+        kept_rows=_kept(
+            settings,
+            settings.size("conv_L_cache") - 1,
+            _convolutions(settings, has_indices=not is_mixture),
+        ),
         **given,
     )
 
@@ -156,11 +160,11 @@ def _kept(settings: ModelSettings, kept: int, are_convolutions: list[bool]) -> t
     return tuple(kept if each else 0 for each in are_convolutions)
 
 
-def _convolutions(settings: ModelSettings) -> list[bool]:
+def _convolutions(settings: ModelSettings, *, has_indices: bool) -> list[bool]:
     """Return for each layer whether it has a convolution, by one of two settings."""
     layers, types = settings.size("num_hidden_layers"), settings.values.get("layer_types")
     if types is None:
-        attending = settings.values.get("full_attn_idxs")
+        attending = settings.values.get("full_attn_idxs") if has_indices else None
         if attending is None:
             return [False] * layers
         if not isinstance(attending, list) or not all(type(each) is int for each in attending):
@@ -184,6 +188,11 @@ def _adjusted(settings: ModelSettings) -> int:
     columns = int(2 * settings.size("intermediate_size") / 3)
     if factor := settings.number_or_null("block_ffn_dim_multiplier"):
         step = settings.size("block_multiple_of")
+        if factor * columns > _MOST:
+            raise FileFormatError(
+                f"{settings.where}: block_ffn_dim_multiplier is {factor:g}, which makes an MLP of "
+                f"more than {_MOST} columns"
+            )
         columns = -(-int(factor * columns) // step) * step
     return columns
 

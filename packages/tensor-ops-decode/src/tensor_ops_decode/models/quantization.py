@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 
 from tensor_ops_decode.models.settings import ModelSettings
 from tensor_ops_decode.weights import FileFormatError
+from tensor_ops_decode.weights.joined.int4 import checkpoint_format
 
 __all__ = ["check_quantization"]
 
@@ -29,23 +30,29 @@ def check_quantization(settings: ModelSettings) -> None:
 
 def _check_fp8(given: ModelSettings) -> None:
     given.require("fmt", "e4m3")
+    given.require("expert_dtype", "fp8")
     _check_block(given, "weight_block_size")
 
 
 def _check_gptq(given: ModelSettings) -> None:
     given.require("bits", 4)
-    _check_choice(given, "checkpoint_format", ("gptq", "gptq_v2"))
+    _check_layout(given, "checkpoint_format", ("gptq", "gptq_v2"))
 
 
 def _check_awq(given: ModelSettings) -> None:
     given.require("bits", 4)
     given.require("zero_point", True)
-    _check_choice(given, "version", ("gemm", "GEMM"))
+    _check_layout(given, "version", ("gemm",))
+    if given.values.get("backend") == "llm-awq":
+        raise FileFormatError(f"{given.where}: backend is 'llm-awq', which is not supported")
 
 
 def _check_compressed_tensors(given: ModelSettings) -> None:
     given.require("format", "float-quantized")
     given.require("kv_cache_scheme", None)
+    if given.values.get("transform_config"):
+        raise FileFormatError(f"{given.where}: there is a transform_config, which is not supported")
+    _check_choice(given.section("sparsity_config"), "format", ("dense",))
     groups = given.section("config_groups")
     for name in groups.values:
         weights = groups.section(name).section("weights")
@@ -64,6 +71,12 @@ def _check_block(given: ModelSettings, name: str) -> None:
         raise FileFormatError(
             f"{given.where}: {name} must be the rows and columns of a block, got {block!r:.80}"
         )
+
+
+def _check_layout(given: ModelSettings, name: str, known: Iterable[str]) -> None:
+    """Raise a FileFormatError unless integers are laid out in a known way."""
+    found = {name: checkpoint_format(given.values)}
+    _check_choice(ModelSettings(given.where, found), name, known)
 
 
 def _check_choice(given: ModelSettings, name: str, known: Iterable[str]) -> None:

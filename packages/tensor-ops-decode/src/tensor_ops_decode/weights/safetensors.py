@@ -62,6 +62,7 @@ class SafetensorsFolder(FileWeights):
         self.metadata = read_json(Path(path, CONFIG))
         quantization = self.metadata.get("quantization_config")
         given = quantization if isinstance(quantization, Mapping) else {}
+        self.quantization = json.dumps(given, sort_keys=True) if given else ""
         self._tensors = with_parts_joined(self._read(), given)
 
     @property

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -77,6 +77,11 @@ class TensorPlace:
         """The tensor in words, for errors."""
         return f"tensor {self.name!r}"
 
+    @property
+    def parts(self) -> tuple["TensorPlace"]:
+        """The tensor itself, which is whole."""
+        return (self,)
+
     def header(self) -> TensorHeader:
         """Return the header of the tensor; raises as `open`."""
         found = self.open()
@@ -110,6 +115,8 @@ class Weights(ABC):
         The file or folder of the model; of one in memory, what errors call it.
     metadata : mapping
         The metadata of a GGUF file, or what config.json says.
+    quantization : str
+        What decides on the meaning of the parts of quantized weights; "" where there are none.
     activations : str or None
         What a kernel rounds activations to by default, where its backend is faster with that.
     end_tokens : frozenset of int or None
@@ -118,6 +125,7 @@ class Weights(ABC):
 
     path: str
     metadata: Mapping[str, Any]
+    quantization: str = ""
     activations: str | None = None
     end_tokens: frozenset[int] | None = None
 
@@ -148,6 +156,11 @@ class Weights(ABC):
         supported.
         """
 
+    def beginning(self, name: str, count: int) -> bytes:
+        """Return so many of the first bytes of a tensor, or of each of its parts."""
+        data = self.tensor(name).data.reshape(-1).view(np.uint8)
+        return data[:count].tobytes()
+
     @property
     def files(self) -> tuple[MappedFile, ...]:
         """The files that have the tensors, which do not change; none of a model in memory."""
@@ -164,10 +177,10 @@ class Weights(ABC):
 
 
 class Place(Protocol):
-    """Where in files a tensor is."""
+    """Where in files a tensor is, in one part or in several."""
 
     @property
-    def file(self) -> MappedFile: ...
+    def parts(self) -> Sequence[TensorPlace]: ...
 
     def header(self) -> TensorHeader: ...
 
@@ -195,9 +208,16 @@ class FileWeights(Weights):
             raise KeyError(f"{self.path} has no tensor {name!r}")
         return self._tensors[name]
 
+    def beginning(self, name: str, count: int) -> bytes:
+        parts = self._place(name).parts
+        return b"".join(
+            part.file.read(part.offset, min(part.size, count), part.what) for part in parts
+        )
+
     @property
     def files(self) -> tuple[MappedFile, ...]:
-        return tuple(dict.fromkeys(tensor.file for tensor in self._tensors.values()))
+        parts = (part for tensor in self._tensors.values() for part in tensor.parts)
+        return tuple(dict.fromkeys(part.file for part in parts))
 
     def release_tensor(self, name: str) -> None:
         """Do nothing: executors give back the memory of a file as they pack it."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tensor_ops_decode.weights.joined import f8_e4m3, int4, mxfp4
+from tensor_ops_decode.weights.mapped_file import FileFormatError
 from tensor_ops_decode.weights.tensor import Place, TensorPlace
 
 __all__ = ["with_parts_joined"]
@@ -22,5 +23,12 @@ def with_parts_joined(
         *int4.tensors_in(tensors, quantization),
     ]
     parts = {name for tensor in found for name in tensor.names_of_parts}
-    whole = {name: place for name, place in tensors.items() if name not in parts}
-    return whole | {tensor.name: tensor for tensor in found}
+    joined: dict[str, Place] = {name: place for name, place in tensors.items() if name not in parts}
+    for tensor in found:
+        if tensor.name in joined:
+            raise FileFormatError(
+                f"{tensor.file.path}: there is a tensor {tensor.name!r} beside "
+                f"{', '.join(tensor.names_of_parts)}, which are it too; expected one of both"
+            )
+        joined[tensor.name] = tensor
+    return joined

@@ -20,7 +20,7 @@ from tensor_ops_decode.weights.tensor import StoredTensor, TensorHeader, TensorP
 __all__ = ["tensors_in"]
 
 _F8 = FORMATS["f8_e4m3"]
-_SCALES = ("_scale_inv", "_scale")
+_SCALES, _EXPONENTS = ("_scale_inv", "_scale"), "F8_E8M0"
 # What activations were scaled by, which are not rounded here.
 _IGNORED = ("input_scale", "activation_scale")
 # Rows and columns of a block where config.json does not say it.
@@ -64,7 +64,7 @@ class _Scaled(JoinedTensor):
 
     def _scales(self) -> NDArray[np.float32]:
         """Return the scales in the dimensions of the tensor; one for all of them has the size 1."""
-        shape, found = self.parts[0].shape, self.parts[1].open().values()
+        shape, found = self.parts[0].shape, _values_of(self.parts[1])
         of_rows = (*shape[:-1], 1)
         if found.size == 1:
             return found.reshape((1,) * len(shape))
@@ -80,6 +80,19 @@ class _Scaled(JoinedTensor):
                 f"columns, which are a multiple of {_F8.block_size}",
             )
         return found
+
+
+def _is_float(place: TensorPlace) -> bool:
+    return isinstance(place.format, Format) and place.format.is_float
+
+
+def _values_of(scales: TensorPlace) -> NDArray[np.float32]:
+    """Return scales; those of E8M0 are powers of two, or NaN."""
+    if scales.format != _EXPONENTS:
+        return scales.open().values()
+    stored = integers_of(scales, "u1")
+    powers = np.ldexp(np.float32(1), stored.astype(np.int32) - 127)
+    return np.where(stored == 255, np.float32(np.nan), powers).astype(np.float32)
 
 
 def _has_nan(numbers: NDArray[np.uint8]) -> NDArray[np.bool_]:
@@ -100,9 +113,9 @@ def tensors_in(
             continue
         found = (tensors.get(name + ending) for ending in _SCALES)
         scales = next((each for each in found if each is not None), None)
-        if scales is not None and isinstance(scales.format, Format) and scales.format.is_float:
+        if scales is not None and (_is_float(scales) or scales.format == _EXPONENTS):
             of_module = (name.removesuffix("weight") + ending for ending in _IGNORED)
-            ignored = tuple(each for each in of_module if each in tensors)
+            ignored = tuple(tensors[each] for each in of_module if each in tensors)
             yield _Scaled(name, (numbers, scales), ignored, block)
 
 

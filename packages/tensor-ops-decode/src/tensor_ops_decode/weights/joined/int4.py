@@ -18,7 +18,7 @@ from tensor_ops_decode.weights.joined.joined_tensor import JoinedTensor, integer
 from tensor_ops_decode.weights.mapped_file import FileFormatError
 from tensor_ops_decode.weights.tensor import StoredTensor, TensorHeader, TensorPlace
 
-__all__ = ["tensors_in"]
+__all__ = ["checkpoint_format", "tensors_in"]
 
 _WEIGHT, _PARTS, _GROUPS = ".weight", (".qweight", ".qzeros", ".scales"), ".g_idx"
 # Weights whose zero points are all 8 are of a smaller type, which has it for all.
@@ -156,21 +156,58 @@ class _PackedIntegers(JoinedTensor):
             )
 
 
+@dataclass(frozen=True)
+class _Incomplete(JoinedTensor):
+    """Integers without all that they need, or in other types."""
+
+    def header(self) -> TensorHeader:
+        names, types = ", ".join(self.names_of_parts), ", ".join(map(_type_of, self.parts))
+        raise FileFormatError(
+            f"{self.file.path}: {self.name!r} would be of {names} with types {types}; expected "
+            f"{', '.join(_PARTS)} of I32, I32 and F16, and {_GROUPS}, if it is there, of I32"
+        )
+
+    def open(self) -> StoredTensor:
+        self.header()
+        raise AssertionError
+
+
+def _type_of(place: TensorPlace) -> str:
+    return place.format.name.upper() if isinstance(place.format, Format) else place.format
+
+
+def checkpoint_format(quantization: Mapping[str, Any]) -> Any:
+    """Return how integers are laid out, in lower case: under one of three names, or "gptq"."""
+    names = (
+        ("version", "format")
+        if quantization.get("quant_method") == "awq"
+        else (
+            "checkpoint_format",
+            "format",
+        )
+    )
+    stated = next((quantization[name] for name in names if quantization.get(name)), None)
+    if stated is None:
+        return "gemm" if "version" in names else "gptq"
+    return stated.lower() if isinstance(stated, str) else stated
+
+
 def tensors_in(
     tensors: Mapping[str, TensorPlace], quantization: Mapping[str, Any]
 ) -> Iterator[JoinedTensor]:
     """Return the matrices that have integers, zero points and scales, under their usual names."""
-    has_version_2 = quantization.get("checkpoint_format") == "gptq_v2"
-    gptq = _GPTQ if has_version_2 else _GPTQ_1
+    gptq = _GPTQ if checkpoint_format(quantization) == "gptq_v2" else _GPTQ_1
     layout = _AWQ if quantization.get("quant_method") == "awq" else gptq
     for name in tensors:
         module = name.removesuffix(_PARTS[0])
-        parts = tuple(tensors[module + end] for end in _PARTS if module + end in tensors)
-        if module == name or len(parts) < len(_PARTS):
+        if module == name:
             continue
+        parts = tuple(tensors[module + end] for end in _PARTS if module + end in tensors)
         groups = tensors.get(module + _GROUPS)
-        are_known = [part.format for part in parts[:2]] == ["I32", "I32"]
-        are_known &= isinstance(parts[2].format, Format) and parts[2].format.is_float
+        ignored = () if groups is None else (groups,)
+        are_known = len(parts) == 3 and [part.format for part in parts[:2]] == ["I32", "I32"]
+        are_known = are_known and isinstance(parts[2].format, Format) and parts[2].format.is_float
         if are_known and (groups is None or groups.format == "I32"):
-            ignored = () if groups is None else (groups.name,)
             yield _PackedIntegers(module + _WEIGHT, parts, ignored, layout, groups)
+        else:
+            yield _Incomplete(module + _WEIGHT, (*parts, *ignored))

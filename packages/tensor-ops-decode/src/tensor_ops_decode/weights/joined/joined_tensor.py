@@ -18,17 +18,17 @@ __all__ = ["JoinedTensor", "integers_of"]
 class JoinedTensor(ABC):
     """The name that a tensor is for, and where the parts are that it is put together of.
 
-    `ignored` has the names of further parts, which are for what this engine does not compute.
+    `ignored` has further parts, which say nothing of the weights, or nothing that is not known.
     """
 
     name: str
     parts: tuple[TensorPlace, ...]
-    ignored: tuple[str, ...] = ()
+    ignored: tuple[TensorPlace, ...] = ()
 
     @property
     def names_of_parts(self) -> tuple[str, ...]:
         """The names of all parts."""
-        return (*(part.name for part in self.parts), *self.ignored)
+        return tuple(part.name for part in (*self.parts, *self.ignored))
 
     @property
     def file(self) -> MappedFile:
