@@ -35,6 +35,7 @@ WORDS = [
     "expert_group_count", "expert_group_used_count", "expert_weights_scale", "n_group",
     "quant_method", "weight_block_size", "block_structure", "config_groups", "checkpoint_format",
     "conv_L_cache", "conv_bias", "block_multiple_of", "block_ffn_dim_multiplier", "conv",
+    "linear_attention", "ssm.inner_size", "linear_num_key_heads", "linear_conv_kernel_dim",
     "shortconv.l_cache",
 ]  # fmt: skip
 GGUF = {
@@ -53,6 +54,12 @@ GGUF = {
     "final_logit_softcapping": 30.0,
     "logit_scale": 4.0,
     "shortconv.l_cache": 3,
+    "full_attention_interval": 2,
+    "ssm.conv_kernel": 4,
+    "ssm.state_size": 8,
+    "ssm.group_count": 2,
+    "ssm.time_step_rank": 4,
+    "ssm.inner_size": 32,
 }
 HUGGING_FACE = {
     "hidden_size": 32,
@@ -67,6 +74,11 @@ HUGGING_FACE = {
     "vocab_size": 40,
     "query_pre_attn_scalar": 8,
     "full_attn_idxs": [0],
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+    "full_attention_interval": 2,
 }
 GGUF_EXPERTS = {
     "expert_count": 4,
@@ -192,6 +204,10 @@ def _model(metadata):
         "conv_in": [3 * hidden, hidden], "conv_out": [hidden, hidden],
         "conv": [hidden, max(decoder.kept_rows, default=0) + 1],
     }  # fmt: skip
+    if decoder.delta is not None:
+        shapes |= _of_linear_attention(decoder)
+    if decoder.gates_attention:
+        shapes["q"] = [2 * q, hidden]
     names = dict(decoder.names)
     layer = names.pop("layer")
     for role, parts in (("qkv", "q k v"), ("gate_up", "gate up")):
@@ -209,7 +225,16 @@ def _model(metadata):
             if role in ("gate", "up", "down", "gate_up") and _has_experts(decoder, index):
                 continue
             has_conv = not everywhere and any(decoder.kept_rows[index : index + 1])
-            if role in (ATTENTION if has_conv else CONVOLUTION):
+            has_delta = not everywhere and decoder.delta is not None and decoder.delta.layers[index]
+            has_attention = not has_conv and not has_delta
+            if (role in ATTENTION and not has_attention) or (role in CONVOLUTION and not has_conv):
+                continue
+            if role in ("delta_decay", "delta_bias"):
+                if has_delta:
+                    shape = [decoder.delta.heads]
+                    tensors[f"{prefix}{name}"] = {"type": "f32", "shape": shape}
+                continue
+            if role.startswith("delta_") and not has_delta:
                 continue
             if role == "sinks":
                 tensors[f"{prefix}{name}"] = {"type": "f32", "shape": [decoder.heads]}
@@ -225,6 +250,21 @@ def _model(metadata):
 
 ATTENTION = ("q", "k", "v", "o", "q_norm", "k_norm")
 CONVOLUTION = ("conv_in", "conv", "conv_out")
+
+
+def _of_linear_attention(decoder):
+    """Return the shapes of the tensors of linear attention by their roles."""
+    delta, hidden = decoder.delta, decoder.hidden
+    values = delta.heads * delta.value_size
+    columns = 2 * delta.key_heads * delta.key_size + values
+    return {
+        "delta_qkv": [columns, hidden], "delta_gate": [values, hidden],
+        "delta_beta": [delta.heads, hidden], "delta_rate": [delta.heads, hidden],
+        "delta_conv": [columns, delta.kept + 1], "delta_norm": [delta.value_size],
+        "delta_out": [hidden, values],
+    }  # fmt: skip
+
+
 EXPERT_ROLES = (
     "router", "router_bias", "shared_router", "shared_gate", "shared_up", "shared_down",
     "expert_gate_up", "expert_gate", "expert_up", "expert_down", "expert_down_stack",

@@ -10,6 +10,8 @@ namespace tensor_ops::decode {
 static_assert(sizeof(AllgatherNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(AttentionNode::Attributes) == 8 * sizeof(std::int64_t));
 static_assert(sizeof(ExpertLinearNode::Attributes) == 3 * sizeof(std::int64_t));
+static_assert(sizeof(GatedDeltaNode::Attributes) == 5 * sizeof(std::int64_t));
+static_assert(sizeof(GatedNormNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(GatedShortConvNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(GeluMulNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(LayerNormNode::Attributes) == 1 * sizeof(std::int64_t));
@@ -17,6 +19,7 @@ static_assert(sizeof(QkNormNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(RmsNormNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(RouteNode::Attributes) == 7 * sizeof(std::int64_t));
 static_assert(sizeof(ScaleNode::Attributes) == 1 * sizeof(std::int64_t));
+static_assert(sizeof(ShortConvNode::Attributes) == 2 * sizeof(std::int64_t));
 static_assert(sizeof(SoftCapNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(SwigluClampedNode::Attributes) == 2 * sizeof(std::int64_t));
 
@@ -81,6 +84,27 @@ const std::vector<NodeKind>& node_kinds() {
      {},
      {{"K", Relation::kMultipleOf, "S"},
       {"N", Relation::kMultipleOf, "G"}}},
+    {"gated_delta", kNoTraits,
+     {{"qkv", "2GD+HE"},
+      {"gates", "2H"}},
+     {{"output", "HE"}},
+     {{"rate", WeightForm::kVector, Need::kRequired, "", "H"},
+      {"rate_bias", WeightForm::kVector, Need::kRequired, "", "H"}},
+     {{"key_heads", AttributeType::kInteger, "G", 1.0},
+      {"value_heads", AttributeType::kInteger, "H", 1.0},
+      {"key_size", AttributeType::kInteger, "D", 1.0},
+      {"value_size", AttributeType::kInteger, "E", 1.0},
+      {"order", AttributeType::kChoice, "", kNoLeast, {"grouped", "tiled"}}},
+     {CacheForm::kState, {"HD", "E"}},
+     {{"H", Relation::kMultipleOf, "G"}}},
+    {"gated_norm", kNoTraits,
+     {{"x", "H"},
+      {"gate", "H"}},
+     {{"output", "H"}},
+     {{"weight", WeightForm::kVector, Need::kRequired, "", "D"}},
+     {{"eps", AttributeType::kNumber, "", 0.0}},
+     {},
+     {{"H", Relation::kMultipleOf, "D"}}},
     {"gated_short_conv", kNoTraits,
      {{"x", "3C"}},
      {{"output", "C"}},
@@ -143,6 +167,18 @@ const std::vector<NodeKind>& node_kinds() {
      {{"factor", AttributeType::kNumber}}},
     {"select", kSelects,
      {{"x", "H"}},
+     {{"output", "H"}}},
+    {"short_conv", kNoTraits,
+     {{"x", "C"}},
+     {{"output", "C"}},
+     {{"weight", WeightForm::kVector, Need::kRequired, "", "RC+C"},
+      {"bias", WeightForm::kVector, Need::kOptional, "", "C"}},
+     {{"kept", AttributeType::kInteger, "R", 1.0},
+      {"activation", AttributeType::kChoice, "", kNoLeast, {"none", "silu"}}},
+     {CacheForm::kState, {"R", "C"}}},
+    {"sigmoid_mul", kNoTraits,
+     {{"x", "H"},
+      {"gate", "H"}},
      {{"output", "H"}}},
     {"silu_mul", kGate,
      {{"x", "2F"}},

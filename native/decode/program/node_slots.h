@@ -70,6 +70,29 @@ struct ExpertLinearNode {
   };
 };
 
+struct GatedDeltaNode {
+  enum Input : std::size_t { kQkv, kGates };
+  enum Output : std::size_t { kOutput };
+  enum Weight : std::size_t { kRate, kRateBias };
+  enum class Order : std::int64_t { kGrouped, kTiled };
+  struct Attributes {
+    std::int64_t key_heads;
+    std::int64_t value_heads;
+    std::int64_t key_size;
+    std::int64_t value_size;
+    Order order;
+  };
+};
+
+struct GatedNormNode {
+  enum Input : std::size_t { kX, kGate };
+  enum Output : std::size_t { kOutput };
+  enum Weight : std::size_t { kWeight };
+  struct Attributes {
+    double eps;
+  };
+};
+
 struct GatedShortConvNode {
   enum Input : std::size_t { kX };
   enum Output : std::size_t { kOutput };
@@ -153,6 +176,22 @@ struct ScaleNode {
 
 struct SelectNode {
   enum Input : std::size_t { kX };
+  enum Output : std::size_t { kOutput };
+};
+
+struct ShortConvNode {
+  enum Input : std::size_t { kX };
+  enum Output : std::size_t { kOutput };
+  enum Weight : std::size_t { kWeight, kBias };
+  enum class Activation : std::int64_t { kNone, kSilu };
+  struct Attributes {
+    std::int64_t kept;
+    Activation activation;
+  };
+};
+
+struct SigmoidMulNode {
+  enum Input : std::size_t { kX, kGate };
   enum Output : std::size_t { kOutput };
 };
 

@@ -32,6 +32,7 @@ ARCHITECTURES = {
     "olmo3": "olmo2",
     "lfm2": "lfm2",
     "lfm2_moe": "lfm2moe",
+    "qwen3_5_text": "qwen35",
 }
 # Those whose rows of queries and keys llama.cpp's converter permutes.
 INTERLEAVED = ("llama", "mistral3", "smollm3", "granite")
@@ -61,9 +62,11 @@ def write_gguf(model, path, matrices=None, tied="model.embed_tokens.weight"):
             written = _permuted(values, config.num_attention_heads)
         elif name in INTERLEAVED and "k_proj" in key:
             written = _permuted(values, config.num_key_value_heads)
-        elif name.startswith("gemma") and key.endswith("norm.weight"):
-            written = values + np.float32(1)
-        found = names.get_name(key, (".weight", ".bias"))
+        elif name.startswith(("gemma", "qwen35")) and key.endswith("norm.weight"):
+            written = values + np.float32("linear_attn" not in key)
+        if "linear_attn" in key:
+            written = _linear_attention(key, written, config)
+        found = names.get_name(key.replace("dt_bias", "dt_proj.bias"), (".weight", ".bias"))
         assert found is not None, key
         writer.add_tensor(found, written, raw_dtype=stored)
     writer.write_header_to_file()
@@ -128,6 +131,15 @@ def _write_settings(writer, config, intermediate):
         writer.add_expert_group_count(config.n_group)
         writer.add_expert_group_used_count(config.topk_group)
         writer.add_leading_dense_block_count(config.first_k_dense_replace)
+    if writer.arch == "qwen35":
+        inner = config.linear_num_value_heads * config.linear_value_head_dim
+        writer.add_ssm_conv_kernel(config.linear_conv_kernel_dim)
+        writer.add_ssm_state_size(config.linear_key_head_dim)
+        writer.add_ssm_group_count(config.linear_num_key_heads)
+        writer.add_ssm_time_step_rank(config.linear_num_value_heads)
+        writer.add_ssm_inner_size(inner)
+        writer.add_full_attention_interval(config.layer_types.index("full_attention") + 1)
+        writer.add_rope_dimension_count(int(0.25 * config.head_dim))
     if hasattr(config, "shared_expert_intermediate_size"):
         writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
     head_size = getattr(config, "head_dim", None)
@@ -191,6 +203,32 @@ def _write_phi3(writer, config, rope):
     for which in ("long", "short"):
         factors = np.array(rope[f"{which}_factor"], dtype=np.float32)
         writer.add_tensor(f"rope_factors_{which}.weight", factors)
+
+
+def _linear_attention(key, values, config):
+    """Return a tensor of Qwen 3.5's linear attention as llama.cpp's converter writes it.
+
+    Value heads with the same key head are neighbours in transformers, and apart in a GGUF file.
+    """
+    key_heads, heads = config.linear_num_key_heads, config.linear_num_value_heads
+    order = np.arange(heads).reshape(key_heads, -1).T.reshape(-1)
+    first = 2 * key_heads * config.linear_key_head_dim
+    part = key.rpartition("linear_attn.")[2]
+
+    def reordered(of_heads):
+        return of_heads.reshape(heads, -1, *of_heads.shape[1:])[order].reshape(of_heads.shape)
+
+    if part == "conv1d.weight":
+        values = values[:, 0]
+    if part in ("in_proj_qkv.weight", "conv1d.weight"):
+        values = np.concatenate([values[:first], reordered(values[first:])])
+    elif part == "out_proj.weight":
+        values = np.ascontiguousarray(reordered(values.T).T)
+    elif part != "norm.weight":
+        values = reordered(values)
+    if part == "A_log":
+        values = -np.exp(values)
+    return values
 
 
 def _permuted(values, heads):

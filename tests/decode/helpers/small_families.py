@@ -225,6 +225,42 @@ MODELS |= {
         },
     ),
 }
+MODELS |= {
+    "Qwen 3.5": (
+        "Qwen3_5Text",
+        0,
+        {
+            "num_hidden_layers": 4,
+            "layer_types": [
+                "linear_attention",
+                "full_attention",
+                "linear_attention",
+                "full_attention",
+            ],
+            "head_dim": 16,
+            "linear_key_head_dim": 8,
+            "linear_value_head_dim": 8,
+            "linear_num_key_heads": 2,
+            "linear_num_value_heads": 6,
+            "linear_conv_kernel_dim": 4,
+        },
+    ),
+    "Qwen 3.5 of odd sizes": (
+        "Qwen3_5Text",
+        0,
+        {
+            "num_hidden_layers": 3,
+            "layer_types": ["linear_attention", "linear_attention", "full_attention"],
+            "head_dim": 24,
+            "tie_word_embeddings": False,
+            "linear_key_head_dim": 7,
+            "linear_value_head_dim": 13,
+            "linear_num_key_heads": 3,
+            "linear_num_value_heads": 3,
+            "linear_conv_kernel_dim": 3,
+        },
+    ),
+}
 # Their GGUF files do not have the window or the factor of experts, or cannot say which layers have
 # experts.
 ONLY_SAFETENSORS = (
@@ -234,6 +270,7 @@ ONLY_SAFETENSORS = (
     "Qwen 2 MoE with windows",
     "Qwen 3 MoE in some layers",
     "LFM2 MoE with biases",
+    "Qwen 3.5 of odd sizes",
 )
 
 

@@ -9,10 +9,11 @@ import torch
 from greedy_models import open_kernel
 from running_shards import Shards
 from small_families import small_model
-from tensor_ops_decode import LogitsError, open_weights, reference
+from tensor_ops_decode import LogitsError, State, open_weights, reference
+from tensor_ops_decode.executors.memory_plan import cache_bytes
 from tensor_ops_decode.executors.sources import TensorArrays
 
-FAMILIES = ("LFM2", "LFM2 MoE")
+FAMILIES = ("LFM2", "LFM2 MoE", "Qwen 3.5")
 SLOTS, WORDS = 3, 331
 
 
@@ -98,10 +99,15 @@ def test_a_request_goes_on_from_its_state(kernel):
     assert np.array_equal(kernel.logits(request), right)
 
 
-def test_a_layer_with_a_convolution_keeps_a_state(kernel):
-    states = {name: each for name, each in kernel.program.caches.items() if "state" in name}
+def test_states_take_the_memory_that_is_stated(kernel):
+    caches = kernel.program.caches.values()
+    states = [each for each in caches if isinstance(each, State)]
     assert states
-    assert all(each.rows in (2, 3) and each.columns == 48 for each in states.values())
+    assert len(states) < len(caches)
+    limits = kernel.program.limits
+    expected = sum(cache_bytes(limits, each) for each in caches)
+    # Each of them begins at a line of the cache.
+    assert expected <= kernel.explain().memory["caches"] <= expected + 64 * SLOTS * len(caches)
 
 
 def test_ranks_say_what_one_says(kernel, folder):

@@ -18,6 +18,7 @@ from tensor_ops_decode.models import (
     olmo,
     phi3,
     qwen,
+    qwen35,
     smollm3,
 )
 from tensor_ops_decode.models.decoder import Decoder
@@ -32,6 +33,7 @@ FAMILIES = (
     *mistral3.FAMILIES,
     *smollm3.FAMILIES,
     *qwen.FAMILIES,
+    *qwen35.FAMILIES,
     *phi3.FAMILIES,
     *gemma.FAMILIES,
     *granite.FAMILIES,

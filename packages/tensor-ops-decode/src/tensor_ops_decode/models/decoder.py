@@ -48,6 +48,31 @@ HUGGING_FACE_NAMES = {
 
 
 @dataclass(frozen=True)
+class DeltaAttention:
+    """Linear attention instead of that to all positions, in some layers.
+
+    Attributes
+    ----------
+    layers : tuple of bool
+        Whether each layer has it.
+    key_heads, heads, key_size, value_size : int
+        `heads` are those of values.
+    kept : int
+        Of how many tokens before a token the convolution keeps a row.
+    order : {"grouped", "tiled"}
+        Which value heads have a key head: neighbours, or those that many apart.
+    """
+
+    layers: tuple[bool, ...]
+    key_heads: int
+    heads: int
+    key_size: int
+    value_size: int
+    kept: int
+    order: str
+
+
+@dataclass(frozen=True)
 class Decoder:
     """Description of a model, from which its program is made.
 
@@ -95,6 +120,11 @@ class Decoder:
         Of each layer with a short convolution instead of attention: of how many tokens before a
         token it keeps a row; 0 of others. It has the names ``conv_in``, ``conv_out`` and ``conv``.
         Empty where all layers have attention.
+    delta : DeltaAttention or None
+        Its names begin with ``delta_``; ``delta_decay`` and ``delta_bias`` are whole names.
+    gates_attention : bool
+        Whether the matrix of queries has rows for gates of what is attended to, behind those of
+        each head.
     further_layers : int
         How many layers files may have behind the last one, which are not part of the model.
     """
@@ -125,6 +155,8 @@ class Decoder:
     norm_transform: tuple[str, ...] = ()
     experts: Experts | None = None
     kept_rows: tuple[int, ...] = ()
+    delta: DeltaAttention | None = None
+    gates_attention: bool = False
     further_layers: int = 0
     norms_rows: bool = False
     residual_scale: float = 1.0
@@ -216,7 +248,10 @@ class _Assembly:
             x = builder.add("scale", {"x": x}, None, factor, output="scaled")
         for layer in range(decoder.layers):
             kept = decoder.kept_rows[layer] if decoder.kept_rows else 0
-            x = self.convolution(layer, x, kept) if kept else self.attention(layer, x)
+            if decoder.delta is not None and decoder.delta.layers[layer]:
+                x = self.delta_attention(layer, x, decoder.delta)
+            else:
+                x = self.convolution(layer, x, kept) if kept else self.attention(layer, x)
             if layer + 1 == decoder.layers:
                 # The rest looks at no other token, so that tokens without logits end here.
                 x = builder.add("select", {"x": x}, output="selected")
@@ -242,7 +277,11 @@ class _Assembly:
         decoder, builder, prefix = self.decoder, self.builder, f"layer.{layer}."
         size, heads, kv_heads = decoder.head_size, decoder.heads, decoder.kv_heads
         parts = {"q": heads * size, "k": kv_heads * size, "v": kv_heads * size}
-        qkv = self.projected("qkv", parts, "attention_norm", x, layer)
+        gate = None
+        if decoder.gates_attention:
+            qkv, gate = self.gated_queries(layer, x, parts)
+        else:
+            qkv = self.projected("qkv", parts, "attention_norm", x, layer)
         cache = builder.cache(
             f"{prefix}cache", Cache(kv_heads, size, self.cache_dtype or "float32", True)
         )
@@ -280,6 +319,9 @@ class _Assembly:
             },
             output=f"{prefix}attention",
         )
+        if gate is not None:
+            inputs = {"x": attended, "gate": gate}
+            attended = builder.add("sigmoid_mul", inputs, output=f"{prefix}gated")
         projection = self.linear("o", {"o": decoder.hidden}, layer, heads * size)
         return self.added(attended, projection, x, layer, "attention_post_norm", "attended")
 
@@ -296,6 +338,72 @@ class _Assembly:
         output = f"{prefix}convolved"
         y = self.builder.add("gated_short_conv", {"x": rows}, weights, of, output=output)
         projection = self.linear("conv_out", {"conv_out": hidden}, layer, hidden)
+        return self.added(y, projection, x, layer, "attention_post_norm", "attended")
+
+    def gated_queries(self, layer: int, x: str, parts: Mapping[str, int]) -> tuple[str, str]:
+        """Add products for queries, keys and values, and for the gates between rows of queries."""
+        decoder, add, prefix = self.decoder, self.builder.add, f"layer.{layer}."
+        x = self.normalised("attention_norm", x, layer, f"{prefix}attention_norm")
+        shape, size = (parts["q"], decoder.hidden), decoder.head_size
+        queries, gates = (
+            self.typed(self.tensor(self.name("q", layer), shape, (f"{which}_rows:{size}",)))
+            for which in ("even", "odd")
+        )
+        rest = self.linear("kv", {"k": parts["k"], "v": parts["v"]}, layer)
+        weights = {"weight": [queries, *rest["weight"]]}
+        qkv = add("linear", {"x": x}, weights, output=f"{prefix}qkv")
+        return qkv, add("linear", {"x": x}, {"weight": [gates]}, output=f"{prefix}gate")
+
+    def delta_attention(self, layer: int, x: str, of: DeltaAttention) -> str:
+        """Add linear attention, which keeps a convolution's rows and a matrix for each head."""
+        add, hidden, prefix = self.builder.add, self.decoder.hidden, f"layer.{layer}."
+        values = of.heads * of.value_size
+        columns = 2 * of.key_heads * of.key_size + values
+        x_normed = self.normalised("attention_norm", x, layer, f"{prefix}attention_norm")
+
+        def product(name: str, rows: Mapping[str, int]) -> str:
+            weights = self.linear(name, rows, layer)
+            return add("linear", {"x": x_normed}, weights, output=f"{prefix}{name}")
+
+        qkv = product("delta_qkv", {"delta_qkv": columns})
+        gate = product("delta_gate", {"delta_gate": values})
+        gates = product("delta_gates", {"delta_beta": of.heads, "delta_rate": of.heads})
+        name, shape = self.name("delta_conv", layer), (columns * (of.kept + 1),)
+        kept = self.builder.cache(f"{prefix}kept", State(of.kept, columns))
+        qkv = add(
+            "short_conv",
+            {"x": qkv},
+            {"weight": self.tensor(name, shape, ("flatten",))},
+            {"kept": of.kept, "activation": "silu", "cache": kept},
+            output=f"{prefix}convolved",
+        )
+        names = {"rate": "delta_decay", "rate_bias": "delta_bias"}
+        weights = {
+            slot: self.tensor(
+                self.whole_name(role, layer), (of.heads,), self.decoder.transforms.get(role, ())
+            )
+            for slot, role in names.items()
+        }
+        state = self.builder.cache(f"{prefix}state", State(of.heads * of.key_size, of.value_size))
+        attributes = {
+            "key_heads": of.key_heads,
+            "value_heads": of.heads,
+            "key_size": of.key_size,
+            "value_size": of.value_size,
+            "order": of.order,
+            "cache": state,
+        }
+        y = add(
+            "gated_delta",
+            {"qkv": qkv, "gates": gates},
+            weights,
+            attributes,
+            output=f"{prefix}delta",
+        )
+        norm = {"weight": self.tensor(self.name("delta_norm", layer), (of.value_size,))}
+        eps = {"eps": self.decoder.eps}
+        y = add("gated_norm", {"x": y, "gate": gate}, norm, eps, output=f"{prefix}delta_norm")
+        projection = self.linear("delta_out", {"delta_out": hidden}, layer, values)
         return self.added(y, projection, x, layer, "attention_post_norm", "attended")
 
     def mlp(self, layer: int, x: str) -> str:
@@ -476,7 +584,7 @@ class _Assembly:
             raise FileFormatError(
                 f"{found.file}: tensor {name!r} has shape {words}, expected {shape}"
             )
-        kind = "f32" if "plus_one" in transform else found.type
+        kind = "f32" if {"plus_one", "neg_exp"}.intersection(transform) else found.type
         source = {"file": found.file, "tensor": name, "transform": list(transform)}
         unique = f"{name}, {transform[-1]}" if made != found.shape else name
         return self.builder.tensor(unique, Tensor(kind, shape, source))

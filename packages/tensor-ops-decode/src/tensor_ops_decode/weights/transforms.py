@@ -25,6 +25,7 @@ __all__ = [
 QUANTIZED_TYPES = tuple(name for name, form in FORMATS.items() if form.quantize_blocks)
 _QUANTIZE = "quantize:"
 _RANGE = re.compile(r"(rows|columns):(\d{1,10}):(\d{1,10})")
+_BLOCKS = re.compile(r"(even|odd)_rows:(\d{1,10})")
 
 Transform: TypeAlias = Callable[[StoredTensor], StoredTensor]
 
@@ -35,7 +36,9 @@ def apply_transforms(tensor: StoredTensor, transforms: Sequence[str]) -> StoredT
     ``"transpose"`` swaps rows and columns, and ``"flatten"`` makes a vector of all elements.
     ``"plus_one"`` adds one to each value, in float32, and makes a tensor of type f32.
     ``"even_columns"`` and ``"odd_columns"`` keep every other column. These are for float types.
-    ``"even_rows"`` and ``"odd_rows"`` keep every other row of a tensor of any type.
+    ``"even_rows"`` and ``"odd_rows"`` keep every other row of a tensor of any type, and
+    ``"even_rows:n"`` and ``"odd_rows:n"`` every other block of n rows. ``"neg_exp"`` makes a tensor
+    of type f32 of a float type: -exp of each value, in float32.
     ``"quantize:q8_0"`` and the like make one of that type. ``"rows:a:b"`` and ``"columns:a:b"``
     keep those from a up to b, as a slice does, of a tensor of any type; columns are cut between
     blocks only. Of a vector, columns are its elements.
@@ -60,6 +63,8 @@ def find_transform(name: str) -> Transform | None:
     """Return the transform of a name, such as ``"rows:0:64"``; None if there is none."""
     if match := _RANGE.fullmatch(name):
         return functools.partial(_cut, match[1], int(match[2]), int(match[3]))
+    if match := _BLOCKS.fullmatch(name):
+        return functools.partial(_every_other_block, name, int(match[2]), int(match[1] == "odd"))
     return _NAMED.get(name)
 
 
@@ -79,6 +84,8 @@ def transformed_shape(shape: tuple[int, ...], transforms: Sequence[str]) -> tupl
             shape = (math.prod(shape),)
         elif name == "transpose" and len(shape) > 1:
             shape = (*shape[:-2], shape[-1], shape[-2])
+        elif _BLOCKS.fullmatch(name) and len(shape) > 1:
+            shape = (*shape[:-2], shape[-2] // 2, shape[-1])
         elif name in _HALVES and len(shape) >= -_HALVES[name][0]:
             axis, first = _HALVES[name]
             sizes = list(shape)
@@ -115,6 +122,17 @@ def _every_other(name: str, tensor: StoredTensor) -> StoredTensor:
     return _of_data(tensor, (name,), planes[:, first::2])
 
 
+def _every_other_block(name: str, size: int, first: int, tensor: StoredTensor) -> StoredTensor:
+    rows = tensor.shape[-2] if len(tensor.shape) > 1 else 0
+    if not size or not rows or rows % (2 * size):
+        raise ValueError(
+            f"{tensor.file}: tensor {tensor.name!r} of shape {tensor.shape} has no pairs of blocks "
+            f"of {size} rows, of which {name!r} keeps one"
+        )
+    blocks = tensor.data.reshape(-1, 2, size, tensor.data.shape[-1])
+    return _of_data(tensor, (name,), blocks[:, first].reshape(-1, tensor.data.shape[-1]))
+
+
 def _of_data(tensor: StoredTensor, done: Sequence[str], data: NDArray[Any]) -> StoredTensor:
     """Return a tensor after a transform that made these elements or rows of it."""
     shape = transformed_shape(tensor.shape, done)
@@ -124,6 +142,12 @@ def _of_data(tensor: StoredTensor, done: Sequence[str], data: NDArray[Any]) -> S
 
 def _plus_one(tensor: StoredTensor) -> StoredTensor:
     values = tensor.values() + np.float32(1)
+    data = values.astype("<f4", copy=False).reshape(len(tensor.data), -1).view(np.uint8)
+    return dataclasses.replace(tensor, type="f32", data=data)
+
+
+def _neg_exp(tensor: StoredTensor) -> StoredTensor:
+    values = -np.exp(tensor.values())
     data = values.astype("<f4", copy=False).reshape(len(tensor.data), -1).view(np.uint8)
     return dataclasses.replace(tensor, type="f32", data=data)
 
@@ -172,6 +196,7 @@ _OF_FLOATS: dict[str, Transform] = {
     "transpose": _transpose,
     "flatten": _flatten,
     "plus_one": _plus_one,
+    "neg_exp": _neg_exp,
     **{name: each for name, each in _EVERY_OTHER.items() if "columns" in name},
 }
 _NAMED = (
@@ -179,4 +204,4 @@ _NAMED = (
 )
 
 #: The names of all transforms; those with arguments as they are spelled.
-TRANSFORMS = (*_NAMED, "rows:a:b", "columns:a:b")
+TRANSFORMS = (*_NAMED, "even_rows:n", "odd_rows:n", "rows:a:b", "columns:a:b")

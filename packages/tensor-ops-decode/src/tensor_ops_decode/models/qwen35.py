@@ -1,0 +1,169 @@
+"""Qwen 3.5: in three of four layers linear attention, and gates behind the other."""
+
+from typing import Any
+
+from tensor_ops_decode.models.checkpoint import DEFAULTS, gguf_decoder, hugging_face_decoder
+from tensor_ops_decode.models.decoder import (
+    GGUF_NAMES,
+    HUGGING_FACE_NAMES,
+    Decoder,
+    DeltaAttention,
+    Family,
+)
+from tensor_ops_decode.models.settings import ModelSettings
+from tensor_ops_decode.weights import FileFormatError, Weights
+
+__all__ = ["FAMILIES"]
+
+_QWEN35 = DEFAULTS | {
+    "num_attention_heads": 16,
+    "num_key_value_heads": 4,
+    "intermediate_size": 12288,
+    "vocab_size": 248320,
+    "max_position_embeddings": 32768,
+    "head_dim": 256,
+    "partial_rotary_factor": 0.25,
+    "attention_bias": False,
+    "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128,
+    "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32,
+    "full_attention_interval": 4,
+}
+_HUGGING_FACE = HUGGING_FACE_NAMES | {
+    "q_norm": "self_attn.q_norm",
+    "k_norm": "self_attn.k_norm",
+    "delta_qkv": "linear_attn.in_proj_qkv",
+    "delta_gate": "linear_attn.in_proj_z",
+    "delta_beta": "linear_attn.in_proj_b",
+    "delta_rate": "linear_attn.in_proj_a",
+    "delta_conv": "linear_attn.conv1d",
+    "delta_decay": "linear_attn.A_log",
+    "delta_bias": "linear_attn.dt_bias",
+    "delta_norm": "linear_attn.norm",
+    "delta_out": "linear_attn.out_proj",
+}
+_GGUF = GGUF_NAMES | {
+    "mlp_norm": "post_attention_norm",
+    "q_norm": "attn_q_norm",
+    "k_norm": "attn_k_norm",
+    "delta_qkv": "attn_qkv",
+    "delta_gate": "attn_gate",
+    "delta_beta": "ssm_beta",
+    "delta_rate": "ssm_alpha",
+    "delta_conv": "ssm_conv1d",
+    "delta_decay": "ssm_a",
+    "delta_bias": "ssm_dt.bias",
+    "delta_norm": "ssm_norm",
+    "delta_out": "ssm_out",
+}
+_PREFIX = "model.language_model."
+
+
+def _gguf(files: Weights, settings: ModelSettings) -> Decoder:
+    further = settings.size_or_none("nextn_predict_layers")
+    layers = settings.size("block_count") - further
+    settings = ModelSettings(settings.where, {**settings.values, "block_count": layers})
+    interval = settings.size("full_attention_interval", 4)
+    heads, inner = settings.size("ssm.time_step_rank"), settings.size("ssm.inner_size")
+    if inner % heads:
+        raise FileFormatError(
+            f"{settings.where}: ssm.inner_size must be a multiple of the {heads} heads of "
+            f"ssm.time_step_rank, got {inner}"
+        )
+    delta = _checked(
+        settings,
+        DeltaAttention(
+            layers=tuple((layer + 1) % interval > 0 for layer in range(layers)),
+            key_heads=settings.size("ssm.group_count"),
+            heads=heads,
+            key_size=settings.size("ssm.state_size"),
+            value_size=inner // heads,
+            kept=settings.size("ssm.conv_kernel") - 1,
+            order="tiled",
+        ),
+    )
+    return gguf_decoder(
+        files,
+        settings,
+        names=_GGUF,
+        delta=delta,
+        gates_attention=True,
+        further_layers=further,
+    )
+
+
+def _hugging_face(files: Weights, settings: ModelSettings, prefix: str = "model.") -> Decoder:
+    settings.require("attention_bias", False)
+    delta = _checked(
+        settings,
+        DeltaAttention(
+            layers=_linear_layers(settings),
+            key_heads=settings.size("linear_num_key_heads"),
+            heads=settings.size("linear_num_value_heads"),
+            key_size=settings.size("linear_key_head_dim"),
+            value_size=settings.size("linear_value_head_dim"),
+            kept=settings.size("linear_conv_kernel_dim") - 1,
+            order="grouped",
+        ),
+    )
+    names = {role: name.replace("model.", prefix, 1) for role, name in _HUGGING_FACE.items()}
+    return hugging_face_decoder(
+        files,
+        settings,
+        rotates_in_part=True,
+        names=names,
+        norm_transform=("plus_one",),
+        transforms={"delta_decay": ("neg_exp",)},
+        delta=delta,
+        gates_attention=True,
+    )
+
+
+def _text(files: Weights, settings: ModelSettings) -> Decoder:
+    """Return what config.json says of the text in a model of more than text."""
+    given: dict[str, Any] = {**settings.values}
+    if files.metadata.get("tie_word_embeddings") is not None:
+        given["tie_word_embeddings"] = files.metadata["tie_word_embeddings"]
+    return _hugging_face(files, ModelSettings(settings.where, given), _PREFIX)
+
+
+def _linear_layers(settings: ModelSettings) -> tuple[bool, ...]:
+    layers, types = settings.size("num_hidden_layers"), settings.values.get("layer_types")
+    if types is None:
+        interval = settings.size("full_attention_interval")
+        return tuple((layer + 1) % interval > 0 for layer in range(layers))
+    known = ("linear_attention", "full_attention")
+    if not isinstance(types, list) or len(types) != layers or not all(t in known for t in types):
+        raise FileFormatError(
+            f"{settings.where}: layer_types must be a list of {layers} types, each of them "
+            f"{' or '.join(known)}, got {types!r:.80}"
+        )
+    return tuple(each == "linear_attention" for each in types)
+
+
+def _checked(settings: ModelSettings, delta: DeltaAttention) -> DeltaAttention:
+    """Return linear attention if its sizes fit; raise a FileFormatError if they do not."""
+    if delta.heads % delta.key_heads:
+        raise FileFormatError(
+            f"{settings.where}: {delta.heads} value heads of linear attention are no multiple of "
+            f"its {delta.key_heads} key heads"
+        )
+    if delta.kept < 1:
+        raise FileFormatError(f"{settings.where}: a convolution must be of two tokens or more")
+    return delta
+
+
+FAMILIES = (
+    Family("Qwen 3.5", "qwen35", "Qwen3_5ForCausalLM", _QWEN35, _gguf, _hugging_face),
+    Family(
+        "Qwen 3.5, text",
+        "qwen35",
+        "Qwen3_5ForConditionalGeneration",
+        _QWEN35,
+        _gguf,
+        _text,
+        within="text_config",
+    ),
+)
