@@ -33,6 +33,7 @@ ARCHITECTURES = {
     "lfm2": "lfm2",
     "lfm2_moe": "lfm2moe",
     "qwen3_5_text": "qwen35",
+    "qwen3_5_moe_text": "qwen35moe",
 }
 # Those whose rows of queries and keys llama.cpp's converter permutes.
 INTERLEAVED = ("llama", "mistral3", "smollm3", "granite")
@@ -131,7 +132,7 @@ def _write_settings(writer, config, intermediate):
         writer.add_expert_group_count(config.n_group)
         writer.add_expert_group_used_count(config.topk_group)
         writer.add_leading_dense_block_count(config.first_k_dense_replace)
-    if writer.arch == "qwen35":
+    if writer.arch.startswith("qwen35"):
         inner = config.linear_num_value_heads * config.linear_value_head_dim
         writer.add_ssm_conv_kernel(config.linear_conv_kernel_dim)
         writer.add_ssm_state_size(config.linear_key_head_dim)

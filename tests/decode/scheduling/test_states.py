@@ -13,7 +13,7 @@ from tensor_ops_decode import LogitsError, State, open_weights, reference
 from tensor_ops_decode.executors.memory_plan import cache_bytes
 from tensor_ops_decode.executors.sources import TensorArrays
 
-FAMILIES = ("LFM2", "LFM2 MoE", "Qwen 3.5")
+FAMILIES = ("LFM2", "LFM2 MoE", "Qwen 3.5", "Qwen 3.5 MoE")
 SLOTS, WORDS = 3, 331
 
 

@@ -1,5 +1,6 @@
-"""Qwen 3.5: in three of four layers linear attention, and gates behind the other."""
+"""Qwen 3.5, also as a mixture: three of four layers have linear attention, all others gates."""
 
+import functools
 from typing import Any
 
 from tensor_ops_decode.models.checkpoint import DEFAULTS, gguf_decoder, hugging_face_decoder
@@ -9,6 +10,12 @@ from tensor_ops_decode.models.decoder import (
     Decoder,
     DeltaAttention,
     Family,
+)
+from tensor_ops_decode.models.experts import (
+    GGUF_EXPERTS,
+    HUGGING_FACE_EXPERTS,
+    gguf_experts,
+    hugging_face_experts,
 )
 from tensor_ops_decode.models.settings import ModelSettings
 from tensor_ops_decode.weights import FileFormatError, Weights
@@ -30,6 +37,15 @@ _QWEN35 = DEFAULTS | {
     "linear_num_key_heads": 16,
     "linear_num_value_heads": 32,
     "full_attention_interval": 4,
+}
+_QWEN35_MOE = _QWEN35 | {
+    "hidden_size": 2048,
+    "num_hidden_layers": 40,
+    "num_key_value_heads": 2,
+    "moe_intermediate_size": 512,
+    "shared_expert_intermediate_size": 512,
+    "num_experts_per_tok": 8,
+    "num_experts": 256,
 }
 _HUGGING_FACE = HUGGING_FACE_NAMES | {
     "q_norm": "self_attn.q_norm",
@@ -58,13 +74,28 @@ _GGUF = GGUF_NAMES | {
     "delta_norm": "ssm_norm",
     "delta_out": "ssm_out",
 }
+_HUGGING_FACE_EXPERTS = HUGGING_FACE_EXPERTS | {
+    "shared_router": "mlp.shared_expert_gate",
+    "shared_gate": "mlp.shared_expert.gate_proj",
+    "shared_up": "mlp.shared_expert.up_proj",
+    "shared_down": "mlp.shared_expert.down_proj",
+}
+_GGUF_EXPERTS = GGUF_EXPERTS | {"shared_router": "ffn_gate_inp_shexp"}
 _PREFIX = "model.language_model."
 
 
-def _gguf(files: Weights, settings: ModelSettings) -> Decoder:
+def _gguf(files: Weights, settings: ModelSettings, *, is_mixture: bool) -> Decoder:
     further = settings.size_or_none("nextn_predict_layers")
     layers = settings.size("block_count") - further
-    settings = ModelSettings(settings.where, {**settings.values, "block_count": layers})
+    known = {**settings.values, "block_count": layers}
+    given: dict[str, Any] = {}
+    if is_mixture:
+        inner = settings.size("expert_feed_forward_length")
+        # No layer has another MLP.
+        known.setdefault("feed_forward_length", inner)
+        shared = settings.size("expert_shared_feed_forward_length", inner)
+        given["experts"] = gguf_experts(ModelSettings(settings.where, known), inner, shared=shared)
+    settings = ModelSettings(settings.where, known)
     interval = settings.size("full_attention_interval", 4)
     heads, inner = settings.size("ssm.time_step_rank"), settings.size("ssm.inner_size")
     if inner % heads:
@@ -87,14 +118,17 @@ def _gguf(files: Weights, settings: ModelSettings) -> Decoder:
     return gguf_decoder(
         files,
         settings,
-        names=_GGUF,
+        names=_GGUF | (_GGUF_EXPERTS if is_mixture else {}),
         delta=delta,
         gates_attention=True,
         further_layers=further,
+        **given,
     )
 
 
-def _hugging_face(files: Weights, settings: ModelSettings, prefix: str = "model.") -> Decoder:
+def _hugging_face(
+    files: Weights, settings: ModelSettings, prefix: str = "model.", *, is_mixture: bool
+) -> Decoder:
     settings.require("attention_bias", False)
     delta = _checked(
         settings,
@@ -108,7 +142,12 @@ def _hugging_face(files: Weights, settings: ModelSettings, prefix: str = "model.
             order="grouped",
         ),
     )
-    names = {role: name.replace("model.", prefix, 1) for role, name in _HUGGING_FACE.items()}
+    given: dict[str, Any] = {}
+    if is_mixture:
+        shared = settings.size("shared_expert_intermediate_size")
+        given["experts"] = hugging_face_experts(settings, "num_experts", shared=shared)
+    all_names = _HUGGING_FACE | (_HUGGING_FACE_EXPERTS if is_mixture else {})
+    names = {role: name.replace("model.", prefix, 1) for role, name in all_names.items()}
     return hugging_face_decoder(
         files,
         settings,
@@ -118,15 +157,17 @@ def _hugging_face(files: Weights, settings: ModelSettings, prefix: str = "model.
         transforms={"delta_decay": ("neg_exp",)},
         delta=delta,
         gates_attention=True,
+        **given,
     )
 
 
-def _text(files: Weights, settings: ModelSettings) -> Decoder:
+def _text(files: Weights, settings: ModelSettings, *, is_mixture: bool) -> Decoder:
     """Return what config.json says of the text in a model of more than text."""
     given: dict[str, Any] = {**settings.values}
     if files.metadata.get("tie_word_embeddings") is not None:
         given["tie_word_embeddings"] = files.metadata["tie_word_embeddings"]
-    return _hugging_face(files, ModelSettings(settings.where, given), _PREFIX)
+    settings = ModelSettings(settings.where, given)
+    return _hugging_face(files, settings, _PREFIX, is_mixture=is_mixture)
 
 
 def _linear_layers(settings: ModelSettings) -> tuple[bool, ...]:
@@ -155,15 +196,37 @@ def _checked(settings: ModelSettings, delta: DeltaAttention) -> DeltaAttention:
     return delta
 
 
+def _families(name: str, gguf: str, start: str, defaults: Any, *, is_mixture: bool) -> list[Family]:
+    """Return a family twice: as a model of text, and as the text of a model of more."""
+    readers = {
+        reader: functools.partial(reader, is_mixture=is_mixture)
+        for reader in (_gguf, _hugging_face, _text)
+    }
+    of_gguf = readers[_gguf]
+    return [
+        Family(
+            name,
+            gguf,
+            f"{start}ForCausalLM",
+            defaults,
+            of_gguf,
+            readers[_hugging_face],
+            may_have_experts=is_mixture,
+        ),
+        Family(
+            f"{name}, text",
+            gguf,
+            f"{start}ForConditionalGeneration",
+            defaults,
+            of_gguf,
+            readers[_text],
+            may_have_experts=is_mixture,
+            within="text_config",
+        ),
+    ]
+
+
 FAMILIES = (
-    Family("Qwen 3.5", "qwen35", "Qwen3_5ForCausalLM", _QWEN35, _gguf, _hugging_face),
-    Family(
-        "Qwen 3.5, text",
-        "qwen35",
-        "Qwen3_5ForConditionalGeneration",
-        _QWEN35,
-        _gguf,
-        _text,
-        within="text_config",
-    ),
+    *_families("Qwen 3.5", "qwen35", "Qwen3_5", _QWEN35, is_mixture=False),
+    *_families("Qwen 3.5 MoE", "qwen35moe", "Qwen3_5Moe", _QWEN35_MOE, is_mixture=True),
 )
