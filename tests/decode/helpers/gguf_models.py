@@ -32,6 +32,7 @@ ARCHITECTURES = {
     "olmo3": "olmo2",
     "lfm2": "lfm2",
     "lfm2_moe": "lfm2moe",
+    "qwen3_next": "qwen3next",
     "qwen3_5_text": "qwen35",
     "qwen3_5_moe_text": "qwen35moe",
 }
@@ -63,7 +64,7 @@ def write_gguf(model, path, matrices=None, tied="model.embed_tokens.weight"):
             written = _permuted(values, config.num_attention_heads)
         elif name in INTERLEAVED and "k_proj" in key:
             written = _permuted(values, config.num_key_value_heads)
-        elif name.startswith(("gemma", "qwen35")) and key.endswith("norm.weight"):
+        elif name.startswith(("gemma", "qwen35", "qwen3next")) and key.endswith("norm.weight"):
             written = values + np.float32("linear_attn" not in key)
         if "linear_attn" in key:
             written = _linear_attention(key, written, config)
@@ -89,6 +90,9 @@ def _tensors(model, matrices):
             start = key.partition("gate_up_proj")[0]
             for part, half in zip(("gate", "up"), halves, strict=True):
                 yield f"{start}{part}_proj.{what}", np.ascontiguousarray(half), kind
+            continue
+        if key.endswith("in_proj_qkvz.weight"):
+            yield from _by_kind(key, values, kind, model.config)
             continue
         if key.endswith("conv.conv.weight"):
             values = values[:, 0]
@@ -132,7 +136,7 @@ def _write_settings(writer, config, intermediate):
         writer.add_expert_group_count(config.n_group)
         writer.add_expert_group_used_count(config.topk_group)
         writer.add_leading_dense_block_count(config.first_k_dense_replace)
-    if writer.arch.startswith("qwen35"):
+    if hasattr(config, "linear_num_value_heads"):
         inner = config.linear_num_value_heads * config.linear_value_head_dim
         writer.add_ssm_conv_kernel(config.linear_conv_kernel_dim)
         writer.add_ssm_state_size(config.linear_key_head_dim)
@@ -206,13 +210,26 @@ def _write_phi3(writer, config, rope):
         writer.add_tensor(f"rope_factors_{which}.weight", factors)
 
 
+def _by_kind(key, values, kind, config):
+    """Yield all queries, keys and values, and all gates, of rows that are by key heads."""
+    size, heads = config.linear_key_head_dim, config.linear_num_key_heads
+    of_head = values.reshape(heads, -1, values.shape[1])
+    rest = np.split(of_head[:, 2 * size :], 2, axis=1)
+    parts = [of_head[:, :size], of_head[:, size : 2 * size], *rest]
+    q, k, v, z = (part.reshape(-1, values.shape[1]) for part in parts)
+    start = key.partition("in_proj_qkvz")[0]
+    yield f"{start}in_proj_qkv.weight", np.concatenate([q, k, v]), kind
+    yield f"{start}in_proj_z.weight", np.ascontiguousarray(z), kind
+
+
 def _linear_attention(key, values, config):
     """Return a tensor of Qwen 3.5's linear attention as llama.cpp's converter writes it.
 
     Value heads with the same key head are neighbours in transformers, and apart in a GGUF file.
     """
     key_heads, heads = config.linear_num_key_heads, config.linear_num_value_heads
-    order = np.arange(heads).reshape(key_heads, -1).T.reshape(-1)
+    order = np.arange(heads).reshape(key_heads, -1)
+    order = order.reshape(-1) if config.model_type == "qwen3_next" else order.T.reshape(-1)
     first = 2 * key_heads * config.linear_key_head_dim
     part = key.rpartition("linear_attn.")[2]
 
@@ -225,7 +242,7 @@ def _linear_attention(key, values, config):
         values = np.concatenate([values[:first], reordered(values[first:])])
     elif part == "out_proj.weight":
         values = np.ascontiguousarray(reordered(values.T).T)
-    elif part != "norm.weight":
+    elif part not in ("norm.weight", "in_proj_ba.weight"):
         values = reordered(values)
     if part == "A_log":
         values = -np.exp(values)

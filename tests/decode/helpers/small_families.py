@@ -261,6 +261,22 @@ MODELS |= {
             "linear_num_value_heads": 4,
         },
     ),
+    "Qwen 3 Next": (
+        "Qwen3Next",
+        0,
+        {
+            **EXPERTS,
+            "num_hidden_layers": 3,
+            "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+            "num_experts": 6,
+            "shared_expert_intermediate_size": 44,
+            "head_dim": 16,
+            "linear_key_head_dim": 8,
+            "linear_value_head_dim": 8,
+            "linear_num_key_heads": 2,
+            "linear_num_value_heads": 4,
+        },
+    ),
     "Qwen 3.5 of odd sizes": (
         "Qwen3_5Text",
         0,

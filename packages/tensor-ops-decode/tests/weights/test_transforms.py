@@ -116,3 +116,28 @@ def test_a_program_names_only_transforms_that_there_are(name):
     data["tensors"]["table"]["source"]["transform"] = [name]
     with pytest.raises(ProgramError, match="columns:a:b"):
         Program.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize("kind", ["f32", "q8_0"])
+def test_blocks_of_rows_are_kept(kind):
+    tensor = stored(kind, (12, 64))
+    kept = apply_transforms(tensor, ["row_blocks:6:1:3"])
+    assert (kept.type, kept.shape) == (kind, (4, 64))
+    assert np.array_equal(kept.values(), tensor.values()[[1, 2, 7, 8]])
+
+
+@pytest.mark.parametrize("name", ["row_blocks:5:0:1", "row_blocks:6:3:3", "row_blocks:0:0:1"])
+def test_blocks_that_rows_do_not_have_are_an_error(name):
+    with pytest.raises(ValueError, match=f"'{name}' keeps; expected a range within a number"):
+        apply_transforms(stored("f32", (12, 64)), [name])
+
+
+def test_elements_are_flattened_and_made_rates():
+    tensor = stored("f32", (3, 4))
+    flat = apply_transforms(tensor, ["flatten"])
+    assert flat.shape == (12,)
+    assert np.array_equal(flat.values(), tensor.values().reshape(-1))
+    rates = apply_transforms(flat, ["neg_exp"])
+    assert np.array_equal(rates.values(), -np.exp(tensor.values().reshape(-1)))
+    with pytest.raises(ValueError, match="'neg_exp' does not apply"):
+        apply_transforms(stored("q8_0", (2, 64)), ["neg_exp"])

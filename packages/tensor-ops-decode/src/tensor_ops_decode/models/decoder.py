@@ -1,6 +1,7 @@
 """A decoder-only transformer: its sizes, the names of its tensors, and its program."""
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -344,11 +345,8 @@ class _Assembly:
         """Add products for queries, keys and values, and for the gates between rows of queries."""
         decoder, add, prefix = self.decoder, self.builder.add, f"layer.{layer}."
         x = self.normalised("attention_norm", x, layer, f"{prefix}attention_norm")
-        shape, size = (parts["q"], decoder.hidden), decoder.head_size
-        queries, gates = (
-            self.typed(self.tensor(self.name("q", layer), shape, (f"{which}_rows:{size}",)))
-            for which in ("even", "odd")
-        )
+        sizes = (decoder.head_size, decoder.head_size)
+        queries, gates = self.row_blocks("q", layer, decoder.heads, sizes)
         rest = self.linear("kv", {"k": parts["k"], "v": parts["v"]}, layer)
         weights = {"weight": [queries, *rest["weight"]]}
         qkv = add("linear", {"x": x}, weights, output=f"{prefix}qkv")
@@ -361,13 +359,27 @@ class _Assembly:
         columns = 2 * of.key_heads * of.key_size + values
         x_normed = self.normalised("attention_norm", x, layer, f"{prefix}attention_norm")
 
-        def product(name: str, rows: Mapping[str, int]) -> str:
-            weights = self.linear(name, rows, layer)
+        def product(name: str, weights: Mapping[str, Sequence[str]]) -> str:
             return add("linear", {"x": x_normed}, weights, output=f"{prefix}{name}")
 
-        qkv = product("delta_qkv", {"delta_qkv": columns})
-        gate = product("delta_gate", {"delta_gate": values})
-        gates = product("delta_gates", {"delta_beta": of.heads, "delta_rate": of.heads})
+        group = of.heads // of.key_heads
+        if "delta_qkvz" in self.decoder.names:
+            # Queries, keys, values and gates of a key head are neighbours.
+            sizes = (of.key_size, of.key_size, group * of.value_size, group * of.value_size)
+            *rows, last = self.row_blocks("delta_qkvz", layer, of.key_heads, sizes)
+            qkv, gate = (
+                product("delta_qkv", {"weight": rows}),
+                product("delta_gate", {"weight": [last]}),
+            )
+        else:
+            qkv = product("delta_qkv", self.linear("delta_qkv", {"delta_qkv": columns}, layer))
+            gate = product("delta_gate", self.linear("delta_gate", {"delta_gate": values}, layer))
+        if "delta_ba" in self.decoder.names:
+            weights = {"weight": self.row_blocks("delta_ba", layer, of.key_heads, (group, group))}
+        else:
+            both = {"delta_beta": of.heads, "delta_rate": of.heads}
+            weights = self.linear("delta_gates", both, layer)
+        gates = product("delta_gates", weights)
         name, shape = self.name("delta_conv", layer), (columns * (of.kept + 1),)
         kept = self.builder.cache(f"{prefix}kept", State(of.kept, columns))
         qkv = add(
@@ -378,7 +390,7 @@ class _Assembly:
             output=f"{prefix}convolved",
         )
         names = {"rate": "delta_decay", "rate_bias": "delta_bias"}
-        weights = {
+        rates = {
             slot: self.tensor(
                 self.whole_name(role, layer), (of.heads,), self.decoder.transforms.get(role, ())
             )
@@ -396,7 +408,7 @@ class _Assembly:
         y = add(
             "gated_delta",
             {"qkv": qkv, "gates": gates},
-            weights,
+            rates,
             attributes,
             output=f"{prefix}delta",
         )
@@ -405,6 +417,15 @@ class _Assembly:
         y = add("gated_norm", {"x": y, "gate": gate}, norm, eps, output=f"{prefix}delta_norm")
         projection = self.linear("delta_out", {"delta_out": hidden}, layer, values)
         return self.added(y, projection, x, layer, "attention_post_norm", "attended")
+
+    def row_blocks(self, role: str, layer: int, count: int, sizes: Sequence[int]) -> list[str]:
+        """Add the parts of a matrix whose rows are blocks of these sizes, again and again."""
+        ends, found = list(itertools.accumulate(sizes)), []
+        for end, size in zip(ends, sizes, strict=True):
+            transform = f"row_blocks:{ends[-1]}:{end - size}:{end}"
+            shape = (count * size, self.decoder.hidden)
+            found.append(self.typed(self.tensor(self.name(role, layer), shape, (transform,))))
+        return found
 
     def mlp(self, layer: int, x: str) -> str:
         decoder = self.decoder

@@ -1,4 +1,4 @@
-"""Qwen 3.5, also as a mixture: three of four layers have linear attention, all others gates."""
+"""Qwen 3 Next and 3.5: three of four layers have linear attention, and the others gates."""
 
 import functools
 from typing import Any
@@ -14,6 +14,7 @@ from tensor_ops_decode.models.decoder import (
 from tensor_ops_decode.models.experts import (
     GGUF_EXPERTS,
     HUGGING_FACE_EXPERTS,
+    alternating_layers,
     gguf_experts,
     hugging_face_experts,
 )
@@ -46,6 +47,15 @@ _QWEN35_MOE = _QWEN35 | {
     "shared_expert_intermediate_size": 512,
     "num_experts_per_tok": 8,
     "num_experts": 256,
+}
+_QWEN3_NEXT = _QWEN35_MOE | {
+    "num_hidden_layers": 48,
+    "intermediate_size": 5632,
+    "vocab_size": 151936,
+    "num_experts_per_tok": 10,
+    "num_experts": 512,
+    "norm_topk_prob": True,
+    "decoder_sparse_step": 1,
 }
 _HUGGING_FACE = HUGGING_FACE_NAMES | {
     "q_norm": "self_attn.q_norm",
@@ -81,10 +91,14 @@ _HUGGING_FACE_EXPERTS = HUGGING_FACE_EXPERTS | {
     "shared_down": "mlp.shared_expert.down_proj",
 }
 _GGUF_EXPERTS = GGUF_EXPERTS | {"shared_router": "ffn_gate_inp_shexp"}
+# Where Qwen 3 Next has fewer matrices.
+_JOINED = {"delta_qkvz": "linear_attn.in_proj_qkvz", "delta_ba": "linear_attn.in_proj_ba"}
 _PREFIX = "model.language_model."
 
 
-def _gguf(files: Weights, settings: ModelSettings, *, is_mixture: bool) -> Decoder:
+def _gguf(
+    files: Weights, settings: ModelSettings, *, is_mixture: bool, is_next: bool = False
+) -> Decoder:
     further = settings.size_or_none("nextn_predict_layers")
     layers = settings.size("block_count") - further
     known = {**settings.values, "block_count": layers}
@@ -112,13 +126,14 @@ def _gguf(files: Weights, settings: ModelSettings, *, is_mixture: bool) -> Decod
             key_size=settings.size("ssm.state_size"),
             value_size=inner // heads,
             kept=settings.size("ssm.conv_kernel") - 1,
-            order="tiled",
+            order="grouped" if is_next else "tiled",
         ),
     )
+    names = _GGUF | (_GGUF_EXPERTS if is_mixture else {})
     return gguf_decoder(
         files,
         settings,
-        names=_GGUF | (_GGUF_EXPERTS if is_mixture else {}),
+        names=names | ({"delta_ba": "ssm_ba"} if is_next else {}),
         delta=delta,
         gates_attention=True,
         further_layers=further,
@@ -127,7 +142,12 @@ def _gguf(files: Weights, settings: ModelSettings, *, is_mixture: bool) -> Decod
 
 
 def _hugging_face(
-    files: Weights, settings: ModelSettings, prefix: str = "model.", *, is_mixture: bool
+    files: Weights,
+    settings: ModelSettings,
+    prefix: str = "model.",
+    *,
+    is_mixture: bool,
+    is_next: bool = False,
 ) -> Decoder:
     settings.require("attention_bias", False)
     delta = _checked(
@@ -143,10 +163,15 @@ def _hugging_face(
         ),
     )
     given: dict[str, Any] = {}
+    of_experts: dict[str, Any] = {}
+    if is_next:
+        of_experts["layers"] = alternating_layers(settings)
+        of_experts["is_normalised"] = settings.flag("norm_topk_prob")
     if is_mixture:
-        shared = settings.size("shared_expert_intermediate_size")
-        given["experts"] = hugging_face_experts(settings, "num_experts", shared=shared)
+        of_experts["shared"] = settings.size("shared_expert_intermediate_size")
+        given["experts"] = hugging_face_experts(settings, "num_experts", **of_experts)
     all_names = _HUGGING_FACE | (_HUGGING_FACE_EXPERTS if is_mixture else {})
+    all_names |= _JOINED if is_next else {}
     names = {role: name.replace("model.", prefix, 1) for role, name in all_names.items()}
     return hugging_face_decoder(
         files,
@@ -227,6 +252,15 @@ def _families(name: str, gguf: str, start: str, defaults: Any, *, is_mixture: bo
 
 
 FAMILIES = (
+    Family(
+        "Qwen 3 Next",
+        "qwen3next",
+        "Qwen3NextForCausalLM",
+        _QWEN3_NEXT,
+        functools.partial(_gguf, is_mixture=True, is_next=True),
+        functools.partial(_hugging_face, is_mixture=True, is_next=True),
+        may_have_experts=True,
+    ),
     *_families("Qwen 3.5", "qwen35", "Qwen3_5", _QWEN35, is_mixture=False),
     *_families("Qwen 3.5 MoE", "qwen35moe", "Qwen3_5Moe", _QWEN35_MOE, is_mixture=True),
 )

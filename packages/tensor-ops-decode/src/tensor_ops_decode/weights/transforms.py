@@ -25,7 +25,7 @@ __all__ = [
 QUANTIZED_TYPES = tuple(name for name, form in FORMATS.items() if form.quantize_blocks)
 _QUANTIZE = "quantize:"
 _RANGE = re.compile(r"(rows|columns):(\d{1,10}):(\d{1,10})")
-_BLOCKS = re.compile(r"(even|odd)_rows:(\d{1,10})")
+_BLOCKS = re.compile(r"row_blocks:(\d{1,10}):(\d{1,10}):(\d{1,10})")
 
 Transform: TypeAlias = Callable[[StoredTensor], StoredTensor]
 
@@ -37,8 +37,8 @@ def apply_transforms(tensor: StoredTensor, transforms: Sequence[str]) -> StoredT
     ``"plus_one"`` adds one to each value, in float32, and makes a tensor of type f32.
     ``"even_columns"`` and ``"odd_columns"`` keep every other column. These are for float types.
     ``"even_rows"`` and ``"odd_rows"`` keep every other row of a tensor of any type, and
-    ``"even_rows:n"`` and ``"odd_rows:n"`` every other block of n rows. ``"neg_exp"`` makes a tensor
-    of type f32 of a float type: -exp of each value, in float32.
+    ``"row_blocks:n:a:b"`` those from a up to b of every n rows. ``"neg_exp"`` makes a tensor of
+    type f32 of a float type: -exp of each value, in float32.
     ``"quantize:q8_0"`` and the like make one of that type. ``"rows:a:b"`` and ``"columns:a:b"``
     keep those from a up to b, as a slice does, of a tensor of any type; columns are cut between
     blocks only. Of a vector, columns are its elements.
@@ -64,7 +64,8 @@ def find_transform(name: str) -> Transform | None:
     if match := _RANGE.fullmatch(name):
         return functools.partial(_cut, match[1], int(match[2]), int(match[3]))
     if match := _BLOCKS.fullmatch(name):
-        return functools.partial(_every_other_block, name, int(match[2]), int(match[1] == "odd"))
+        period, first, end = map(int, match.groups())
+        return functools.partial(_row_blocks, name, period, first, end)
     return _NAMED.get(name)
 
 
@@ -84,8 +85,9 @@ def transformed_shape(shape: tuple[int, ...], transforms: Sequence[str]) -> tupl
             shape = (math.prod(shape),)
         elif name == "transpose" and len(shape) > 1:
             shape = (*shape[:-2], shape[-1], shape[-2])
-        elif _BLOCKS.fullmatch(name) and len(shape) > 1:
-            shape = (*shape[:-2], shape[-2] // 2, shape[-1])
+        elif (match := _BLOCKS.fullmatch(name)) and len(shape) > 1:
+            period, first, end = map(int, match.groups())
+            shape = (*shape[:-2], shape[-2] // max(period, 1) * (end - first), shape[-1])
         elif name in _HALVES and len(shape) >= -_HALVES[name][0]:
             axis, first = _HALVES[name]
             sizes = list(shape)
@@ -122,15 +124,16 @@ def _every_other(name: str, tensor: StoredTensor) -> StoredTensor:
     return _of_data(tensor, (name,), planes[:, first::2])
 
 
-def _every_other_block(name: str, size: int, first: int, tensor: StoredTensor) -> StoredTensor:
+def _row_blocks(name: str, period: int, first: int, end: int, tensor: StoredTensor) -> StoredTensor:
     rows = tensor.shape[-2] if len(tensor.shape) > 1 else 0
-    if not size or not rows or rows % (2 * size):
+    if not first < end <= period or not rows or rows % period:
         raise ValueError(
-            f"{tensor.file}: tensor {tensor.name!r} of shape {tensor.shape} has no pairs of blocks "
-            f"of {size} rows, of which {name!r} keeps one"
+            f"{tensor.file}: tensor {tensor.name!r} of shape {tensor.shape} has no blocks of rows "
+            f"that {name!r} keeps; expected a range within a number of rows that divides its {rows}"
         )
-    blocks = tensor.data.reshape(-1, 2, size, tensor.data.shape[-1])
-    return _of_data(tensor, (name,), blocks[:, first].reshape(-1, tensor.data.shape[-1]))
+    length = tensor.data.shape[-1]
+    blocks = tensor.data.reshape(-1, period, length)[:, first:end]
+    return _of_data(tensor, (name,), blocks.reshape(-1, length))
 
 
 def _of_data(tensor: StoredTensor, done: Sequence[str], data: NDArray[Any]) -> StoredTensor:
@@ -204,4 +207,4 @@ _NAMED = (
 )
 
 #: The names of all transforms; those with arguments as they are spelled.
-TRANSFORMS = (*_NAMED, "even_rows:n", "odd_rows:n", "rows:a:b", "columns:a:b")
+TRANSFORMS = (*_NAMED, "row_blocks:n:a:b", "rows:a:b", "columns:a:b")
