@@ -210,7 +210,8 @@ def _model(metadata):
         shapes["q"] = [2 * q, hidden]
     names = dict(decoder.names)
     layer = names.pop("layer")
-    for role, parts in (("qkv", "q k v"), ("gate_up", "gate up")):
+    joined = [("qkv", "q k v"), ("gate_up", "gate up"), ("delta_qkvz", "delta_qkv delta_gate")]
+    for role, parts in (*joined, ("delta_ba", "delta_beta delta_rate")):
         for part in parts.split() if role in names else ():
             del names[part]
     if decoder.is_tied:
@@ -262,6 +263,7 @@ def _of_linear_attention(decoder):
         "delta_beta": [delta.heads, hidden], "delta_rate": [delta.heads, hidden],
         "delta_conv": [columns, delta.kept + 1], "delta_norm": [delta.value_size],
         "delta_out": [hidden, values],
+        "delta_ba": [2 * delta.heads, hidden], "delta_qkvz": [columns + values, hidden],
     }  # fmt: skip
 
 
