@@ -65,6 +65,8 @@ class Request:
     error : LogitsError or None
         Why it has ended where no token could be chosen.
     lookup : PromptLookup
+    is_in_step : bool
+        Whether a step has begun with it, after which it has not been advanced.
     """
 
     tokens: list[int]
@@ -83,6 +85,7 @@ class Request:
     logprobs: list[TokenLogprob] = field(default_factory=list)
     error: LogitsError | None = None
     lookup: PromptLookup = field(default_factory=PromptLookup)
+    is_in_step: bool = False
 
     def __post_init__(self) -> None:
         self.prompt_length = len(self.tokens)
@@ -173,6 +176,11 @@ class Request:
         """
         self.tokens.extend(tokens)
         self.num_fed += num_fed + max(len(tokens) - 1, 0)
+        self.is_in_step = False
+
+    def begin_anew(self) -> None:
+        """Feed all of its tokens again."""
+        self.num_fed, self.is_in_step = 0, False
 
 
 class StepPart(NamedTuple):

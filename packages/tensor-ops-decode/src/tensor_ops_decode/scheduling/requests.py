@@ -56,9 +56,9 @@ class Requests:
         self._program, self._limits = program, program.limits
         # A contiguous cache belongs to its slot.
         self._shares_pages = all(cache.paged for cache in program.caches.values())
-        # A state cannot be taken back behind a wrong guess.
-        has_state = any(isinstance(cache, State) for cache in program.caches.values())
-        self._most_guesses = 0 if has_state else program.limits.guesses_per_request
+        # A state cannot be taken back behind a wrong guess, or where a step was interrupted.
+        self._has_state = any(isinstance(cache, State) for cache in program.caches.values())
+        self._most_guesses = 0 if self._has_state else program.limits.guesses_per_request
         self._executable, self._ranks = executable, ranks
         self._arrays: Mapping[str, Array] = executable.arrays
         self._logits: Array = self._arrays[logits]
@@ -259,6 +259,9 @@ class Requests:
     def _begin(self, most_steps: int, max_seconds: float) -> _PreparedStep:
         """Write the next step into the arrays."""
         self.retire()
+        for request in self._active.values():
+            if request.is_in_step and self._has_state:
+                request.begin_anew()
         beginnings = self._share_pages() if self._shares_pages else {}
         plan = self._plan(beginnings)
         if not plan:
@@ -276,6 +279,8 @@ class Requests:
         self._pages.hold({part.request.slot: part.length + num_steps - 1 for part in plan})
         counts, rows = self._fill(plan)
         self._rows = {}
+        for part in plan:
+            part.request.is_in_step = True
         return _PreparedStep(plan, counts, rows, num_steps)
 
     def _check_room(self, plan: list[StepPart]) -> None:

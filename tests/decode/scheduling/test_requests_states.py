@@ -12,6 +12,7 @@ from small_families import small_model
 from tensor_ops_decode import LogitsError, State, open_weights, reference
 from tensor_ops_decode.executors.memory_plan import cache_bytes
 from tensor_ops_decode.executors.sources import TensorArrays
+from tensor_ops_decode.scheduling.requests import Requests
 
 FAMILIES = ("LFM2", "LFM2 MoE", "Qwen 3.5", "Qwen 3.5 MoE")
 SLOTS, WORDS = 3, 331
@@ -85,6 +86,29 @@ def test_a_request_after_one_with_nan_begins_anew(backend, tmp_path):
         kernel()
         assert kernel.tokens(request)[:1] == tokens
         assert np.array_equal(kernel.logits(request), logits)
+
+
+@pytest.mark.parametrize("when", ["_chosen", "_end"])
+def test_an_interrupted_step_is_not_taken_twice(kernel, monkeypatch, when):
+    """The request begins anew, since the step has changed its state."""
+    prompt, count = [5, 6, 7, 8], 9
+    tokens, right = answer(kernel, prompt, count)
+    kernel.reset()
+    request = kernel.add_request(prompt, ignore_eos=True)
+    for _ in range(3):
+        kernel()
+
+    def interrupt(*given):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Requests, when, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            kernel()
+    while len(kernel.tokens(request)) < count:
+        kernel()
+    assert kernel.tokens(request)[:count] == tokens
+    assert np.array_equal(kernel.logits(request), right)
 
 
 def test_a_request_goes_on_from_its_state(kernel):
