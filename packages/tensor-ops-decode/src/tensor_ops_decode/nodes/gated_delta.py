@@ -43,7 +43,8 @@ def bound(call: Call, output: Array, activations: str) -> Array:
     sums = np.einsum("hkv,hk->hv", state, query).reshape(-1)
     # A state has the roundings of all tokens before; those of one are of sums, of norms and of the
     # exponential, whose argument is rounded too.
-    each = 3 * state.shape[1] + 40 * (1 + np.abs(np.log(decay)).max())
+    exponents = np.log(np.maximum(decay, np.finfo(np.float32).tiny))
+    each = 3 * state.shape[1] + 40 * (1 + np.abs(exponents).max())
     return of_magnitude(sums, each * (call.position + 1))
 
 
@@ -59,7 +60,7 @@ def _parts(call: Call) -> tuple[Array, Array, Array, Array, Array]:
     gate, rate = np.split(call.inputs["gates"], 2)
     with np.errstate(over="ignore"):
         beta = 1 / (1 + np.exp(-gate))
-    decay = np.exp(call.weights["rate"] * np.logaddexp(0, rate + call.weights["rate_bias"]))
+        decay = np.exp(call.weights["rate"] * np.logaddexp(0, rate + call.weights["rate_bias"]))
     return query * size**-0.5, key, value.reshape(heads, -1), beta, decay
 
 
