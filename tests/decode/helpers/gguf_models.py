@@ -68,6 +68,8 @@ def write_gguf(model, path, matrices=None, tied="model.embed_tokens.weight"):
             written = values + np.float32("linear_attn" not in key)
         if "linear_attn" in key:
             written = _linear_attention(key, written, config)
+        if "shared_expert_gate" in key and name != "qwen2moe":
+            written = written.reshape(-1)  # as some files have a dimension of 1
         found = names.get_name(key.replace("dt_bias", "dt_proj.bias"), (".weight", ".bias"))
         assert found is not None, key
         writer.add_tensor(found, written, raw_dtype=stored)

@@ -151,8 +151,8 @@ struct IntegerProduct {
           part = dot(part, words[j], splat_word(x.q[term] + 4 * j));
         sum += part;
       }
-      // Added to two chains, the correction is an operand in memory. In the first place of a chain it
-      // goes through a general register, where one chain alone is sooner done.
+      // Added to two chains, the correction is an operand in memory. In the first place of a chain
+      // it goes through a general register, where one chain alone is sooner done.
       if constexpr (kZero != 0 && kScales == 1)
         sum += splat_word(&x.minus_8_totals[term]) * (kZero / 8);
       totals[term] = __builtin_convertvector(sum, Floats);

@@ -33,6 +33,7 @@ def gguf_decoder(files: Weights, settings: ModelSettings, **given: Any) -> Decod
     the fields of `Decoder` that it knows better.
     """
     settings.require("rope.scale_linear", 1.0)
+    settings.require("attention.causal", True)
     heads, hidden = settings.size("attention.head_count"), settings.size("embedding_length")
     head_size = settings.size("attention.key_length", hidden // heads)
     settings.require("attention.value_length", head_size)

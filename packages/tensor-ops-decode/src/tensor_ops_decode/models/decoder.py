@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tensor_ops_decode.models.delta_attention import DeltaAttention
 from tensor_ops_decode.models.experts import Experts
 from tensor_ops_decode.models.rope import Rope
 from tensor_ops_decode.models.settings import ModelSettings
@@ -46,31 +47,6 @@ HUGGING_FACE_NAMES = {
     "up": "mlp.up_proj",
     "down": "mlp.down_proj",
 }
-
-
-@dataclass(frozen=True)
-class DeltaAttention:
-    """Linear attention instead of that to all positions, in some layers.
-
-    Attributes
-    ----------
-    layers : tuple of bool
-        Whether each layer has it.
-    key_heads, heads, key_size, value_size : int
-        `heads` are those of values.
-    kept : int
-        Of how many tokens before a token the convolution keeps a row.
-    order : {"grouped", "tiled"}
-        Which value heads have a key head: neighbours, or those that many apart.
-    """
-
-    layers: tuple[bool, ...]
-    key_heads: int
-    heads: int
-    key_size: int
-    value_size: int
-    kept: int
-    order: str
 
 
 @dataclass(frozen=True)
@@ -599,6 +575,8 @@ class _Assembly:
         if name not in self.known:
             raise FileFormatError(f"{self.files.path}: tensor {name!r}, shape {shape}, is missing")
         found = self.files.header(name)
+        if shape == (1, *found.shape):  # some files leave out a dimension of 1
+            transform = ("row", *transform)
         made = transformed_shape(found.shape, transform)
         if made != shape:
             words = f"{made} by {', '.join(transform)}" if made != found.shape else f"{made}"

@@ -100,12 +100,14 @@ def _gguf(files: Weights, settings: ModelSettings, *, is_mixture: bool) -> Decod
             eps=_EPS,
             layers=_behind(settings.size_or_none("leading_dense_block_count"), layers),
         )
+    window = settings.size_or_none("attention.sliding_window")
     # The last norm has the name of another one in most files.
     norm = "output_norm" if "output_norm.weight" in files.names else "token_embd_norm"
     return gguf_decoder(
         files,
         settings,
         names=_GGUF | {"norm": norm},
+        windows=(window,) * layers,
         kept_rows=_kept(settings, kept, [each == 0 for each in of_layers]),
         **given,
     )

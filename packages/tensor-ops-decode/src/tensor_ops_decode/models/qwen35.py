@@ -8,9 +8,9 @@ from tensor_ops_decode.models.decoder import (
     GGUF_NAMES,
     HUGGING_FACE_NAMES,
     Decoder,
-    DeltaAttention,
     Family,
 )
+from tensor_ops_decode.models.delta_attention import DeltaAttention
 from tensor_ops_decode.models.experts import (
     GGUF_EXPERTS,
     HUGGING_FACE_EXPERTS,
@@ -101,6 +101,7 @@ def _gguf(
 ) -> Decoder:
     further = settings.size_or_none("nextn_predict_layers")
     layers = settings.size("block_count") - further
+    are_linear = _recurrent_layers(settings, layers)
     known = {**settings.values, "block_count": layers}
     given: dict[str, Any] = {}
     if is_mixture:
@@ -110,7 +111,6 @@ def _gguf(
         shared = settings.size("expert_shared_feed_forward_length", inner)
         given["experts"] = gguf_experts(ModelSettings(settings.where, known), inner, shared=shared)
     settings = ModelSettings(settings.where, known)
-    interval = settings.size("full_attention_interval", 4)
     heads, inner = settings.size("ssm.time_step_rank"), settings.size("ssm.inner_size")
     if inner % heads:
         raise FileFormatError(
@@ -120,7 +120,7 @@ def _gguf(
     delta = _checked(
         settings,
         DeltaAttention(
-            layers=tuple((layer + 1) % interval > 0 for layer in range(layers)),
+            layers=are_linear,
             key_heads=settings.size("ssm.group_count"),
             heads=heads,
             key_size=settings.size("ssm.state_size"),
@@ -193,6 +193,21 @@ def _text(files: Weights, settings: ModelSettings, *, is_mixture: bool) -> Decod
         given["tie_word_embeddings"] = files.metadata["tie_word_embeddings"]
     settings = ModelSettings(settings.where, given)
     return _hugging_face(files, settings, _PREFIX, is_mixture=is_mixture)
+
+
+def _recurrent_layers(settings: ModelSettings, layers: int) -> tuple[bool, ...]:
+    """Return which layers of a GGUF file have linear attention: by a list, or by an interval."""
+    listed = settings.values.get("attention.recurrent_layers")
+    if listed is None:
+        interval = settings.size("full_attention_interval", 4)
+        return tuple((layer + 1) % interval > 0 for layer in range(layers))
+    is_list = isinstance(listed, list) and len(listed) >= layers
+    if not is_list or not all(isinstance(each, (bool, int)) for each in listed):
+        raise FileFormatError(
+            f"{settings.where}: attention.recurrent_layers must be a list of {layers} flags or "
+            f"more, got {listed!r:.80}"
+        )
+    return tuple(bool(each) for each in listed[:layers])
 
 
 def _linear_layers(settings: ModelSettings) -> tuple[bool, ...]:

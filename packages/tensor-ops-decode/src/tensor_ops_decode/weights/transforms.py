@@ -34,6 +34,7 @@ def apply_transforms(tensor: StoredTensor, transforms: Sequence[str]) -> StoredT
     """Return a tensor with transforms applied, in order.
 
     ``"transpose"`` swaps rows and columns, and ``"flatten"`` makes a vector of all elements.
+    ``"row"`` makes a vector of any type the row of a matrix.
     ``"plus_one"`` adds one to each value, in float32, and makes a tensor of type f32.
     ``"even_columns"`` and ``"odd_columns"`` keep every other column. These are for float types.
     ``"even_rows"`` and ``"odd_rows"`` keep every other row of a tensor of any type, and
@@ -81,7 +82,9 @@ def transformed_shape(shape: tuple[int, ...], transforms: Sequence[str]) -> tupl
     (4, 3, 10)
     """
     for name in transforms:
-        if name == "flatten":
+        if name == "row" and len(shape) == 1:
+            shape = (1, *shape)
+        elif name == "flatten":
             shape = (math.prod(shape),)
         elif name == "transpose" and len(shape) > 1:
             shape = (*shape[:-2], shape[-1], shape[-2])
@@ -149,8 +152,20 @@ def _plus_one(tensor: StoredTensor) -> StoredTensor:
     return dataclasses.replace(tensor, type="f32", data=data)
 
 
+def _row(tensor: StoredTensor) -> StoredTensor:
+    if len(tensor.shape) != 1:
+        raise ValueError(
+            f"{tensor.file}: tensor {tensor.name!r} of shape {tensor.shape} is no vector, of which "
+            "'row' makes a matrix"
+        )
+    return dataclasses.replace(tensor, shape=(1, *tensor.shape))
+
+
 def _neg_exp(tensor: StoredTensor) -> StoredTensor:
-    values = -np.exp(tensor.values())
+    with np.errstate(over="ignore"):
+        values = np.exp(tensor.values())
+    # What is infinite times zero would be NaN.
+    values = -np.minimum(values, np.finfo(np.float32).max)
     data = values.astype("<f4", copy=False).reshape(len(tensor.data), -1).view(np.uint8)
     return dataclasses.replace(tensor, type="f32", data=data)
 
@@ -203,7 +218,10 @@ _OF_FLOATS: dict[str, Transform] = {
     **{name: each for name, each in _EVERY_OTHER.items() if "columns" in name},
 }
 _NAMED = (
-    _OF_FLOATS | _EVERY_OTHER | {_QUANTIZE + name: _quantize_to(name) for name in QUANTIZED_TYPES}
+    _OF_FLOATS
+    | _EVERY_OTHER
+    | {"row": _row}
+    | {_QUANTIZE + name: _quantize_to(name) for name in QUANTIZED_TYPES}
 )
 
 #: The names of all transforms; those with arguments as they are spelled.
