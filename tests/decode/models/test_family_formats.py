@@ -21,8 +21,14 @@ NEW_TOKENS = 16
 TIES = {"float32": 2e-3, "int8x2": 5e-2}
 FAMILIES = [name for name in MODELS if name not in ONLY_SAFETENSORS]
 GGML_TYPES = [name for name in TYPES if FORMATS[name].ggml_type is not None]
-# Rows are whole blocks of every format, and logits so far below the cap that they stay apart.
-SIZES = {"head_dim": 64, "query_pre_attn_scalar": 64, "final_logit_softcapping": 60.0}
+# Rows are whole blocks of every format, as are the heads of values of linear attention, whose columns
+# a GGUF file has in another order; and logits are so far below the cap that they stay apart.
+SIZES = {
+    "head_dim": 64,
+    "query_pre_attn_scalar": 64,
+    "final_logit_softcapping": 60.0,
+    "linear_value_head_dim": 256,
+}
 # Every family and every format once.
 PAIRS = zip(cycle(FAMILIES), cycle(GGML_TYPES), strict=True)
 SAMPLE = list(islice(PAIRS, max(len(FAMILIES), len(GGML_TYPES))))
