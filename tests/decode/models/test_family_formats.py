@@ -21,7 +21,7 @@ NEW_TOKENS = 16
 TIES = {"float32": 2e-3, "int8x2": 5e-2}
 FAMILIES = [name for name in MODELS if name not in ONLY_SAFETENSORS]
 GGML_TYPES = [name for name in TYPES if FORMATS[name].ggml_type is not None]
-# Rows are whole blocks of every format, as are the heads of values of linear attention, whose columns
+# Rows are whole blocks of every format, as are heads of values of linear attention, whose columns
 # a GGUF file has in another order; and logits are so far below the cap that they stay apart.
 SIZES = {
     "head_dim": 64,
