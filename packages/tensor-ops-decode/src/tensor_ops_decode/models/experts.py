@@ -9,6 +9,7 @@ from tensor_ops_decode.weights import FileFormatError
 __all__ = [
     "GGUF_EXPERTS",
     "HUGGING_FACE_EXPERTS",
+    "QWEN_EXPERTS",
     "Experts",
     "alternating_layers",
     "gguf_experts",
@@ -34,6 +35,13 @@ HUGGING_FACE_EXPERTS = {
     "expert_up": "mlp.experts.{}.up_proj",
     "expert_down": "mlp.experts.{}.down_proj",
     "expert_down_stack": "mlp.experts.down_proj",
+}
+#: The same where a model of Qwen has a shared expert.
+QWEN_EXPERTS = HUGGING_FACE_EXPERTS | {
+    "shared_router": "mlp.shared_expert_gate",
+    "shared_gate": "mlp.shared_expert.gate_proj",
+    "shared_up": "mlp.shared_expert.up_proj",
+    "shared_down": "mlp.shared_expert.down_proj",
 }
 
 

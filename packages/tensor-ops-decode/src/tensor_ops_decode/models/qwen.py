@@ -15,6 +15,7 @@ from tensor_ops_decode.models.decoder import GGUF_NAMES, HUGGING_FACE_NAMES, Dec
 from tensor_ops_decode.models.experts import (
     GGUF_EXPERTS,
     HUGGING_FACE_EXPERTS,
+    QWEN_EXPERTS,
     alternating_layers,
     gguf_experts,
     hugging_face_experts,
@@ -116,12 +117,6 @@ def _qwen2_moe(files: Weights, settings: ModelSettings) -> Decoder:
         is_normalised=settings.flag("norm_topk_prob"),
         shared=settings.size("shared_expert_intermediate_size"),
     )
-    shared = {
-        "shared_router": "mlp.shared_expert_gate",
-        "shared_gate": "mlp.shared_expert.gate_proj",
-        "shared_up": "mlp.shared_expert.up_proj",
-        "shared_down": "mlp.shared_expert.down_proj",
-    }
     biases = _BIASES if settings.flag("qkv_bias") else ()
     if settings.flag("use_sliding_window"):
         windows = layer_windows(
@@ -130,7 +125,7 @@ def _qwen2_moe(files: Weights, settings: ModelSettings) -> Decoder:
         )
     else:
         windows = (0,) * settings.size("num_hidden_layers")
-    names = HUGGING_FACE_NAMES | HUGGING_FACE_EXPERTS | shared
+    names = HUGGING_FACE_NAMES | QWEN_EXPERTS
     return hugging_face_decoder(
         files, settings, names=names, biases=biases, windows=windows, experts=experts
     )

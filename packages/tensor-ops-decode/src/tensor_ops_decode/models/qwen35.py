@@ -13,7 +13,7 @@ from tensor_ops_decode.models.decoder import (
 from tensor_ops_decode.models.delta_attention import DeltaAttention
 from tensor_ops_decode.models.experts import (
     GGUF_EXPERTS,
-    HUGGING_FACE_EXPERTS,
+    QWEN_EXPERTS,
     alternating_layers,
     gguf_experts,
     hugging_face_experts,
@@ -83,12 +83,6 @@ _GGUF = GGUF_NAMES | {
     "delta_bias": "ssm_dt.bias",
     "delta_norm": "ssm_norm",
     "delta_out": "ssm_out",
-}
-_HUGGING_FACE_EXPERTS = HUGGING_FACE_EXPERTS | {
-    "shared_router": "mlp.shared_expert_gate",
-    "shared_gate": "mlp.shared_expert.gate_proj",
-    "shared_up": "mlp.shared_expert.up_proj",
-    "shared_down": "mlp.shared_expert.down_proj",
 }
 _GGUF_EXPERTS = GGUF_EXPERTS | {"shared_router": "ffn_gate_inp_shexp"}
 # Where Qwen 3 Next has fewer matrices.
@@ -170,7 +164,7 @@ def _hugging_face(
     if is_mixture:
         of_experts["shared"] = settings.size("shared_expert_intermediate_size")
         given["experts"] = hugging_face_experts(settings, "num_experts", **of_experts)
-    all_names = _HUGGING_FACE | (_HUGGING_FACE_EXPERTS if is_mixture else {})
+    all_names = _HUGGING_FACE | (QWEN_EXPERTS if is_mixture else {})
     all_names |= _JOINED if is_next else {}
     names = {role: name.replace("model.", prefix, 1) for role, name in all_names.items()}
     return hugging_face_decoder(
