@@ -303,7 +303,7 @@ class _Assembly:
         return self.added(attended, projection, x, layer, "attention_post_norm", "attended")
 
     def convolution(self, layer: int, x: str, kept: int) -> str:
-        """Add a short convolution over the last tokens, which keeps a row of each of some."""
+        """Add a short convolution, whose state is a row for each of the last tokens."""
         hidden, prefix = self.decoder.hidden, f"layer.{layer}."
         rows = self.projected("conv_in", {"conv_in": 3 * hidden}, "attention_norm", x, layer)
         name = self.whole_name("conv", layer)
@@ -318,7 +318,7 @@ class _Assembly:
         return self.added(y, projection, x, layer, "attention_post_norm", "attended")
 
     def gated_queries(self, layer: int, x: str, parts: Mapping[str, int]) -> tuple[str, str]:
-        """Add products for queries, keys and values, and for the gates between rows of queries."""
+        """Add products for queries, keys, values and gates, from a matrix of queries and gates."""
         decoder, add, prefix = self.decoder, self.builder.add, f"layer.{layer}."
         x = self.normalised("attention_norm", x, layer, f"{prefix}attention_norm")
         sizes = (decoder.head_size, decoder.head_size)
@@ -329,7 +329,7 @@ class _Assembly:
         return qkv, add("linear", {"x": x}, {"weight": [gates]}, output=f"{prefix}gate")
 
     def delta_attention(self, layer: int, x: str, of: DeltaAttention) -> str:
-        """Add linear attention, which keeps a convolution's rows and a matrix for each head."""
+        """Add linear attention, whose state is the rows of a convolution and a matrix per head."""
         add, hidden, prefix = self.builder.add, self.decoder.hidden, f"layer.{layer}."
         values = of.heads * of.value_size
         columns = 2 * of.key_heads * of.key_size + values
@@ -395,7 +395,7 @@ class _Assembly:
         return self.added(y, projection, x, layer, "attention_post_norm", "attended")
 
     def row_blocks(self, role: str, layer: int, count: int, sizes: Sequence[int]) -> list[str]:
-        """Add the parts of a matrix whose rows are blocks of these sizes, again and again."""
+        """Split a matrix whose rows repeat blocks of these sizes; return the part of each size."""
         ends, found = list(itertools.accumulate(sizes)), []
         for end, size in zip(ends, sizes, strict=True):
             transform = f"row_blocks:{ends[-1]}:{end - size}:{end}"

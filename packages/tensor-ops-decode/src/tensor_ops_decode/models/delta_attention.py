@@ -7,18 +7,18 @@ __all__ = ["DeltaAttention"]
 
 @dataclass(frozen=True)
 class DeltaAttention:
-    """Linear attention instead of that to all positions, in some layers.
+    """Linear attention, which some layers have instead of softmax attention.
 
     Attributes
     ----------
     layers : tuple of bool
         Whether each layer has it.
     key_heads, heads, key_size, value_size : int
-        `heads` are those of values.
+        `heads` is the number of value heads.
     kept : int
-        Of how many tokens before a token the convolution keeps a row.
+        The number of earlier tokens whose rows the convolution keeps.
     order : {"grouped", "tiled"}
-        Which value heads have a key head: neighbours, or those that many apart.
+        Which value heads share a key head: neighbours, or every `key_heads`-th one.
     """
 
     layers: tuple[bool, ...]

@@ -1,4 +1,4 @@
-"""What config.json says of weights that another library quantized, as far as they can be read."""
+"""Which quantized weights can be read, by the quantization_config of config.json."""
 
 from collections.abc import Callable, Iterable
 
@@ -12,7 +12,7 @@ __all__ = ["check_quantization"]
 def check_quantization(settings: ModelSettings) -> None:
     """Raise a FileFormatError for quantized weights that are not read as their library means them.
 
-    How activations and caches are to be rounded is not read: neither is.
+    Settings for rounding activations are ignored: activations are not rounded.
     """
     if not settings.values.get("quantization_config"):
         return

@@ -157,7 +157,7 @@ class Weights(ABC):
         """
 
     def beginning(self, name: str, count: int) -> bytes:
-        """Return so many of the first bytes of a tensor, or of each of its parts."""
+        """Return the first `count` bytes of each stored part of a tensor."""
         data = self.tensor(name).data.reshape(-1).view(np.uint8)
         return data[:count].tobytes()
 

@@ -1,4 +1,4 @@
-"""A tensor that has parts in files."""
+"""A quantized tensor that a folder stores as several tensors."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -16,9 +16,9 @@ __all__ = ["JoinedTensor", "integers_of"]
 
 @dataclass(frozen=True)
 class JoinedTensor(ABC):
-    """The name that a tensor is for, and where the parts are that it is put together of.
+    """The name of a quantized tensor, and the places of the tensors that it is made of.
 
-    `ignored` has further parts, which say nothing of the weights, or nothing that is not known.
+    `ignored` has the places of further tensors, which the values are not computed from.
     """
 
     name: str

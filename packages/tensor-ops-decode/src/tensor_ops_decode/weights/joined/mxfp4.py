@@ -40,7 +40,7 @@ class _Blocks(JoinedTensor):
 
 
 def tensors_in(tensors: Mapping[str, TensorPlace]) -> Iterator[JoinedTensor]:
-    """Return the tensors that have blocks and scales, under what is common to both names."""
+    """Return the tensors that have blocks and scales, under the common part of both names."""
     for name, blocks in tensors.items():
         start = name.removesuffix(_BLOCKS)
         scales = tensors.get(start + _SCALES)
