@@ -44,6 +44,11 @@ class Fields {
   std::size_t size(const char* key, std::int64_t least = 1) const {
     return as_size(at(key), path(key), least);
   }
+  // A size that may be missing; then it is `otherwise`, which is also the least that it may be if
+  // that is 0.
+  std::size_t size_or(const char* key, std::size_t otherwise) const {
+    return json_.member(key) ? size(key, otherwise == 0 ? 0 : 1) : otherwise;
+  }
   // The index of a word among those that may stand there.
   std::size_t choice(const char* key, const std::vector<const char*>& choices) const;
 

@@ -73,12 +73,13 @@ class Reader {
 
  private:
   void read_limits(const Json& json) {
-    const Fields limits(
-        json, "limits",
-        {"max_requests", "max_tokens", "max_selected", "max_seq_length", "page_size", "num_pages"});
-    program_.limits = {limits.size("max_requests"), limits.size("max_tokens"),
-                       limits.size("max_selected"), limits.size("max_seq_length"),
-                       limits.size("page_size"),    limits.size("num_pages")};
+    const Fields limits(json, "limits",
+                        {"max_requests", "max_tokens", "max_selected", "max_seq_length",
+                         "page_size", "num_pages", "extra_states"});
+    program_.limits = {limits.size("max_requests"),   limits.size("max_tokens"),
+                       limits.size("max_selected"),   limits.size("max_seq_length"),
+                       limits.size("page_size"),      limits.size("num_pages"),
+                       limits.size_or("extra_states", 0)};
   }
 
   void read_tensor(const std::string& name, const Json& json) {
@@ -119,14 +120,14 @@ class Reader {
       cache.form = CacheForm::kState;
       cache.rows = fields.size("rows");
       cache.columns = fields.size("columns");
-      size_product(where, program_.limits.max_requests, cache.rows, cache.columns, sizeof(float));
+      size_product(where, program_.limits.num_states(), cache.rows, cache.columns, sizeof(float));
     } else {
       const Fields fields(json, where,
                           {"num_kv_heads", "head_size", "dtype", "paged", "value_size"});
       cache.form = CacheForm::kKeysAndValues;
       cache.num_kv_heads = fields.size("num_kv_heads");
       cache.head_size = fields.size("head_size");
-      cache.value_size = json.member("value_size") ? fields.size("value_size") : cache.head_size;
+      cache.value_size = fields.size_or("value_size", cache.head_size);
       cache.type = static_cast<CacheType>(fields.choice("dtype", {"float32", "float16", "int8"}));
       cache.is_paged = fields.at("paged", Json::Kind::kBool).boolean;
     }

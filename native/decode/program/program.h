@@ -18,12 +18,14 @@ constexpr std::size_t kAbsent = static_cast<std::size_t>(-1);
 // Whether a value has a row for each token of the step, or for each token whose logits are wanted.
 enum class Rows { kTokens, kSelected };
 
-// Each from 1 to 2^31 - 1.
+// Each from 1 to 2^31 - 1; the states beside those of the slots from 0.
 struct Limits {
   std::size_t max_requests, max_tokens, max_selected, max_seq_length, page_size, num_pages;
+  std::size_t extra_states = 0;
 
   std::size_t rows(Rows of) const { return of == Rows::kTokens ? max_tokens : max_selected; }
   std::size_t pages_per_request() const { return (max_seq_length - 1) / page_size + 1; }
+  std::size_t num_states() const { return max_requests + extra_states; }
   // Every token of a sequence may be penalized, and 1024 others biased.
   std::size_t edits_per_request() const { return max_seq_length + 1024; }
 };
@@ -57,7 +59,7 @@ struct Cache {
   std::size_t num_kv_heads, head_size, value_size;
   CacheType type;
   bool is_paged;
-  // Sizes of a state: each request has a matrix of float32.
+  // Sizes of a state, a matrix of float32: there are Limits::num_states() of them.
   std::size_t rows, columns;
 };
 

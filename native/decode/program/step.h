@@ -10,6 +10,8 @@ namespace tensor_ops::decode {
 
 struct Step {
   std::int32_t *tokens, *positions, *slots;  // of each token
+  // The states that each token begins with and leaves; negative: that of its slot.
+  std::int32_t *state_before, *state_after;
   std::int32_t* selected;                    // indices of tokens
   std::int32_t* page_table;                  // of each slot, pages_per_request pages
   std::size_t pages_per_request;
@@ -33,6 +35,8 @@ void for_step_arrays(const Limits& limits, Visit visit) {
   visit("tokens", &Step::tokens, limits.max_tokens);
   visit("positions", &Step::positions, limits.max_tokens);
   visit("slots", &Step::slots, limits.max_tokens);
+  visit("state_before", &Step::state_before, limits.max_tokens);
+  visit("state_after", &Step::state_after, limits.max_tokens);
   visit("selected", &Step::selected, limits.max_selected);
   visit("page_table", &Step::page_table, slots, limits.pages_per_request());
   visit("temperature", &Step::temperature, slots);

@@ -111,6 +111,7 @@ std::vector<std::int32_t> Driver::run_steps(const StepsInRow& steps) {
 void Driver::feed(const std::int32_t* chosen) {
   std::copy_n(chosen, step_.num_tokens, step_.tokens);
   for (std::size_t i = 0; i < step_.num_tokens; ++i) ++step_.positions[i];
+  std::copy_n(step_.state_after, step_.num_tokens, step_.state_before);
 }
 
 bool Driver::is_last(const StepsInRow& steps, const std::int32_t* chosen) const {

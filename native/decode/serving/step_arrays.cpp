@@ -51,6 +51,8 @@ StepArrays::StepArrays(const Program& program)
       has_samples_ = true;
       num_logits_ = std::min(num_logits_, program.values[node.inputs[0]].columns);
     }
+    has_states_ |=
+        node.cache != kAbsent && program.caches[node.cache].form == CacheForm::kState;
     if (node.cache == kAbsent || !program.caches[node.cache].is_paged) continue;
     reads_pages_ = true;
     const std::size_t window = node.window();
@@ -73,7 +75,10 @@ void StepArrays::allocate() {
         text("compile_program: no memory for the arrays of a step: ", bytes_, " bytes"));
   const auto first = aligned(reinterpret_cast<std::uintptr_t>(zeros.get()));
   memory_ = {zeros, reinterpret_cast<unsigned char*>(first)};
-  std::fill_n(step().top_p, limits_.max_requests, 1.0f);
+  const Step all = step();
+  std::fill_n(all.top_p, limits_.max_requests, 1.0f);
+  std::fill_n(all.state_before, limits_.max_tokens, -1);
+  std::fill_n(all.state_after, limits_.max_tokens, -1);
   next_position_.resize(limits_.max_requests);
 }
 
@@ -107,6 +112,7 @@ void StepArrays::check(const Step& step) {
                             " after ", step.selected[j - 1]));
   }
   check_tokens(step);
+  if (has_states_) check_states(step);
   if (reads_pages_) check_pages(step);
   if (has_samples_) check_sampling(step);
 }
@@ -123,6 +129,18 @@ void StepArrays::check_tokens(const Step& step) {
                             " must ascend one by one, got ", step.positions[i], " after ",
                             next - 1));
     next = step.positions[i] + 1;
+  }
+}
+
+void StepArrays::check_states(const Step& step) const {
+  const auto require = [&](const char* name, std::int32_t given) {
+    if (given < -1 || given >= static_cast<std::int64_t>(limits_.num_states()))
+      throw ValueError(
+          text("each ", name, " must be from -1 to ", limits_.num_states() - 1, ", got ", given));
+  };
+  for (std::size_t i = 0; i < step.num_tokens; ++i) {
+    require("state_before", step.state_before[i]);
+    require("state_after", step.state_after[i]);
   }
 }
 

@@ -50,6 +50,7 @@ class StepArrays {
   void add(const std::string& name, StepArray::Type type, std::size_t rows,
            std::size_t columns = 0);
   void check_tokens(const Step& step);
+  void check_states(const Step& step) const;
   void check_pages(const Step& step) const;
   void check_page(const Step& step, std::size_t slot, std::size_t page) const;
   void check_sampling(const Step& step) const;
@@ -62,7 +63,7 @@ class StepArrays {
   std::size_t num_words_;           // tokens that all embeddings have
   std::size_t num_logits_;          // the fewest columns of logits that a node samples from
   std::size_t longest_window_ = 0;  // the most positions that a node reads of pages; 0: all
-  bool has_samples_ = false, reads_pages_ = false;
+  bool has_samples_ = false, has_states_ = false, reads_pages_ = false;
   std::vector<std::int32_t> next_position_;  // by slot, while a step is checked
 };
 

@@ -70,7 +70,7 @@ def _each_integer(places, values):
     return [(place, value, [*words, str(value)]) for place, value, words in _each(places, values)]
 
 
-_SIZES = [f"limits/{name}" for name in vars(LIMITS)]
+_SIZES = [f"limits/{name}" for name in vars(LIMITS) if name != "extra_states"]
 _SIZES += [f"caches/cache of first/{name}" for name in ("num_kv_heads", "head_size")]
 _SIZES += ["values/y/columns"]
 _NO_INTEGERS = [None, True, 1.0, 1.5, Text("1e0"), "1", [1], {}, DELETED]
@@ -93,6 +93,8 @@ WRONG_PROGRAMS = [
     *_each(["nodes", "outputs"], [None, 1, "x", {}, True, DELETED]),
     *_each(_SIZES, [*_NO_INTEGERS, 2**63, 10**30]),
     *_each_integer(_SIZES, [0, -1, *_TOO_LARGE]),
+    *_each(["limits/extra_states"], [None, True, 1.0, "1", [1], 2**63]),
+    *_each_integer(["limits/extra_states"], [-1, *_TOO_LARGE]),
     ("limits/more", 1, ["limits", "more"]),
     ("limits/max_seq_length", 33, ["cos", "32", "33", "max_seq_length"]),
     # Tensors.

@@ -129,9 +129,11 @@ def test_states_take_the_memory_that_is_stated(kernel):
     assert states
     assert len(states) < len(caches)
     limits = kernel.program.limits
-    expected = sum(cache_bytes(limits, each) for each in caches)
-    # Each of them begins at a line of the cache.
-    assert expected <= kernel.explain().memory["caches"] <= expected + 64 * SLOTS * len(caches)
+    memory = kernel.explain().memory
+    for name, of in (("states", states), ("caches", [c for c in caches if c not in states])):
+        expected = sum(cache_bytes(limits, each) for each in of)
+        # Each of them begins at a line of the processor's cache.
+        assert expected <= memory[name] <= expected + 64 * limits.num_states * len(caches)
 
 
 def test_ranks_say_what_one_says(kernel, folder):

@@ -15,20 +15,31 @@
 namespace tensor_ops::decode {
 namespace {
 
+// Caches whose memory is divided alike.
+enum CacheGroup { kOfSlots, kOfStates, kOfPages };
+constexpr std::size_t kCacheGroups = 3;
+
+CacheGroup group_of(const Cache& cache) {
+  if (cache.form == CacheForm::kState) return kOfStates;
+  return cache.is_paged ? kOfPages : kOfSlots;
+}
+
 CacheMemory cache_memory(const Limits& limits, const Cache& cache) {
   CacheMemory memory{};
   memory.type = cache.type;
   memory.is_paged = cache.is_paged;
-  memory.num_pages = cache.is_paged ? limits.num_pages : limits.max_requests;
-  memory.page_size = cache.is_paged ? limits.page_size : limits.max_seq_length;
-  memory.head_size = cache.head_size;
-  memory.pages_of_piece =
-      static_cast<std::uint32_t>(std::max(kPiecePositions / memory.page_size, std::size_t{1}));
+  memory.num_pages = limits.num_states();
+  memory.pages_of_piece = 1;
   if (cache.form == CacheForm::kState) {
     memory.page_bytes = aligned(
         size_product("cache '" + cache.name + "'", cache.rows, cache.columns, sizeof(float)));
     return memory;
   }
+  memory.num_pages = cache.is_paged ? limits.num_pages : limits.max_requests;
+  memory.page_size = cache.is_paged ? limits.page_size : limits.max_seq_length;
+  memory.head_size = cache.head_size;
+  memory.pages_of_piece =
+      static_cast<std::uint32_t>(std::max(kPiecePositions / memory.page_size, std::size_t{1}));
   const std::size_t kept = kept_positions(cache.type, memory.page_size);
   const std::size_t each = position_bytes(cache.type, cache.head_size, cache.value_size);
   // Names the cache if it is too large; nothing else is wanted of the product.
@@ -46,8 +57,8 @@ struct Executable::Layout {
   // Vectors and tables: the tensors of a slot lie one behind the other.
   std::map<std::vector<std::size_t>, std::size_t> parameters;
   std::vector<CacheMemory> caches;
-  // Caches that are not paged lie before those that are.
-  std::size_t parameter_bytes = 0, unpaged_cache_bytes = 0, cache_bytes = 0;
+  std::size_t parameter_bytes = 0, cache_bytes = 0, state_bytes = 0;  // the states are among the caches
+  std::size_t offset_of_caches[kCacheGroups] = {};
   Scratch scratch;
 
   // Nodes run one after another, and so share the memory of the one that wants the most.
@@ -135,20 +146,24 @@ Executable::Layout Executable::plan() {
 }
 
 void Executable::plan_caches(Layout& layout) const {
-  std::size_t page_of_all[2] = {};  // bytes of a page of all caches that are not paged, or that are
+  std::size_t page_of_all[kCacheGroups] = {}, num_pages[kCacheGroups] = {};  // bytes of a page
   for (const Cache& cache : program_.caches) {
     CacheMemory memory = cache_memory(program_.limits, cache);
-    std::size_t& of_all = page_of_all[memory.is_paged];
-    memory.bytes_before = of_all;
-    const std::size_t heads = cache.form == CacheForm::kState ? 1 : cache.num_kv_heads;
-    add_size("caches", of_all, size_product("caches", heads, memory.page_bytes));
+    const CacheGroup group = group_of(cache);
+    memory.bytes_before = page_of_all[group];
+    num_pages[group] = memory.num_pages;
+    const std::size_t heads = group == kOfStates ? 1 : cache.num_kv_heads;
+    add_size("caches", page_of_all[group], size_product("caches", heads, memory.page_bytes));
     layout.caches.push_back(memory);
   }
-  for (CacheMemory& memory : layout.caches) memory.bytes_of_all = page_of_all[memory.is_paged];
-  layout.unpaged_cache_bytes = size_product("caches", program_.limits.max_requests, page_of_all[0]);
-  layout.cache_bytes = layout.unpaged_cache_bytes;
-  add_size("caches", layout.cache_bytes,
-           size_product("caches", program_.limits.num_pages, page_of_all[1]));
+  for (std::size_t c = 0; c < layout.caches.size(); ++c)
+    layout.caches[c].bytes_of_all = page_of_all[group_of(program_.caches[c])];
+  for (std::size_t group = 0; group < kCacheGroups; ++group) {
+    layout.offset_of_caches[group] = layout.cache_bytes;
+    add_size("caches", layout.cache_bytes,
+             size_product("caches", num_pages[group], page_of_all[group]));
+  }
+  layout.state_bytes = size_product("states", num_pages[kOfStates], page_of_all[kOfStates]);
 }
 
 // The part of a share that the program itself gives: all but memory, and what differs by thread.
@@ -286,10 +301,11 @@ void Executable::plan_parameters(std::size_t n, Layout& layout) {
 void Executable::add_up(const Layout& layout, bool is_packed) {
   packed_size_ = weights_.bytes();
   memory_ = {{"weights", layout.parameter_bytes + (is_packed ? 0 : packed_size_)},
-             {"caches", layout.cache_bytes},
+             {"caches", layout.cache_bytes - layout.state_bytes},
              {"activations", layout.values.bytes},
              {"scratch", layout.scratch.shared + threads_ * layout.scratch.own},
              {"arrays", arrays_.bytes()}};
+  if (layout.state_bytes > 0) memory_.emplace_back("states", layout.state_bytes);
   if (is_packed) memory_.emplace_back("mapped weights", packed_size_);
   if (world_size_ > 1)
     memory_.emplace_back("exchange", exchange_bytes(world_size_, most_sent(program_, world_size_)));
@@ -377,7 +393,8 @@ void Executable::make_shares(const Layout& layout) {
           share.parameters[s] = reinterpret_cast<float*>(parameters_.data() + found->second);
       }
       if (node.cache != kAbsent)
-        share.cache.data = caches_.data() + (share.cache.is_paged ? layout.unpaged_cache_bytes : 0);
+        share.cache.data =
+            caches_.data() + layout.offset_of_caches[group_of(program_.caches[node.cache])];
       share.own = own_[t].data();
       share.shared = shared_.data();
       share.prepared = compiled.prepared.data();

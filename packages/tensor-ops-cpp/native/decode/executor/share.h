@@ -45,10 +45,11 @@ DECODE_INLINE constexpr std::size_t kept_positions(CacheType type, std::size_t p
 
 constexpr std::size_t kPiecePositions = 512;
 
-// The keys and values of one attention node, or the states of a node that keeps one for each slot,
-// in a page of its own with one head. The memory of all paged caches, and of all others, is
-// divided into pieces of kPiecePositions positions in whole pages, or of one page that has more;
-// the last piece may have fewer. A piece has the pages of every cache, head by head: what few
+// The keys and values of one attention node, or the states of a node, each a page with one head.
+// The memory of all paged caches, and of those that are not, is divided into pieces of
+// kPiecePositions positions in whole pages, or of one page that has more; the last piece may have
+// fewer. That of states is divided by their numbers, so that those of all nodes lie together.
+// A piece has the pages of every cache, head by head: what few
 // tokens use lies close together, so that little memory becomes resident for them, and a head's
 // pages with consecutive numbers are still long streams. A page is block[page_size/16]. A block has
 // 16 positions of a head of size d:
@@ -61,7 +62,7 @@ constexpr std::size_t kPiecePositions = 512;
 // values[j][i][k] is element i of position 2j + k; and scales[g][p], in float16, belong to elements
 // 32g to 32g + 31 of position p.
 struct CacheMemory {
-  unsigned char* data;  // of all caches that are paged, or of all that are not
+  unsigned char* data;  // of all caches that are paged, of all that are not, or of all states
   CacheType type;
   bool is_paged;  // a slot that is not paged has the page of its own number
   std::size_t num_pages, page_size, head_size;
@@ -188,10 +189,25 @@ struct alignas(64) Share {
     __builtin_memcpy(&made, attributes, sizeof(made));
     return made;
   }
+  // The state with which a token begins, null where that is zeros, and the one that it leaves,
+  // which may be the same.
+  DECODE_INLINE const float* state_before(std::size_t token) const {
+    return step->positions[token] == 0 ? nullptr : state(step->state_before[token], token);
+  }
+  DECODE_INLINE float* state_after(std::size_t token) const {
+    return state(step->state_after[token], token);
+  }
   // Where this thread's part of `count` equal pieces begins and ends.
   DECODE_INLINE std::size_t begin_of(std::size_t count) const { return count * thread / threads; }
   DECODE_INLINE std::size_t end_of(std::size_t count) const {
     return count * (thread + 1) / threads;
+  }
+
+ private:
+  DECODE_INLINE float* state(std::int32_t number, std::size_t token) const {
+    const std::int32_t of_slot = step->slots[token];
+    return reinterpret_cast<float*>(
+        cache.page(static_cast<std::size_t>(number < 0 ? of_slot : number), 0));
   }
 };
 

@@ -21,19 +21,18 @@ class ShortConvolution {
   template <class InputOf, class Put>
   TENSOR_OPS_INLINE void run(std::size_t token, InputOf input_of, Put put) const {
     const std::size_t columns = share_.columns;
-    const auto slot = static_cast<std::size_t>(share_.step->slots[token]);
-    auto* const state = reinterpret_cast<float*>(share_.cache.page(slot, 0));
-    const bool is_first = share_.step->positions[token] == 0;
+    const float* const before = share_.state_before(token);
+    float* const after = share_.state_after(token);
     for (std::size_t i = begin; i < end; ++i) {
       const float* const weight = weight_ + i * (kept_ + 1);
       float sum = 0;
       for (std::size_t k = 0; k < kept_; ++k) {
-        const float row = is_first ? 0 : state[k * columns + i];
+        const float row = before ? before[k * columns + i] : 0;
         sum += weight[k] * row;
-        if (k > 0) state[(k - 1) * columns + i] = row;
+        if (k > 0) after[(k - 1) * columns + i] = row;
       }
       const float newest = input_of(i);
-      state[(kept_ - 1) * columns + i] = newest;
+      after[(kept_ - 1) * columns + i] = newest;
       put(i, sum + weight[kept_] * newest);
     }
   }

@@ -66,16 +66,22 @@ void run_gated_delta(const decode::Share& share) {
       normalise(qkv + (key_heads + key_head) * keys, keys, 1, key);
       const float beta = sigmoid(gates[h]);
       const float decay = __builtin_expf(rate[h] * softplus(gates[heads + h] + rate_bias[h]));
-      const auto slot = static_cast<std::size_t>(share.step->slots[t]);
-      float* const state = reinterpret_cast<float*>(share.cache.page(slot, 0)) + h * keys * values;
-      if (share.step->positions[t] == 0) __builtin_memset(state, 0, keys * values * sizeof(float));
+      float* const state = share.state_after(t) + h * keys * values;
+      const float* before = share.state_before(t);
+      if (before) {
+        before += h * keys * values;
+      } else {
+        __builtin_memset(state, 0, keys * values * sizeof(float));
+        before = state;
+      }
       float* const out = share.out() + t * share.columns + h * values;
       __builtin_memset(delta, 0, values * sizeof(float));
       for (std::size_t k = 0; k < keys; ++k) {
+        const float* const row_before = before + k * values;
         float* const row = state + k * values;
 #pragma omp simd
         for (std::size_t v = 0; v < values; ++v) {
-          row[v] *= decay;
+          row[v] = row_before[v] * decay;
           delta[v] += row[v] * key[k];
         }
       }

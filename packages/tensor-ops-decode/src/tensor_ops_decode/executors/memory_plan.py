@@ -141,18 +141,21 @@ def _least_memory(program: Program) -> dict[str, int]:
             tables += tensor.num_bytes
         else:
             weights += tensor.num_bytes
-    caches = sum(cache_bytes(limits, each) for each in program.caches.values())
+    caches = {"caches": 0}
+    for each in program.caches.values():
+        name = "states" if isinstance(each, State) else "caches"
+        caches[name] = caches.get(name, 0) + cache_bytes(limits, each)
     arrays = limits.max_requests * (4 * limits.pages_per_request + _EDIT * limits.edits_per_request)
     for name in program.outputs:
         value = program.values[name]
         arrays += 4 * limits.rows(value.rows) * value.columns
-    return {"weights": weights, "caches": caches, "rotary tables": tables, "arrays": arrays}
+    return {"weights": weights, **caches, "rotary tables": tables, "arrays": arrays}
 
 
 def cache_bytes(limits: Limits, cache: Cache | State) -> int:
     """Return the bytes of what one node keeps between steps."""
     if isinstance(cache, State):
-        return 4 * limits.max_requests * cache.rows * cache.columns
+        return 4 * limits.num_states * cache.rows * cache.columns
     contiguous = limits.max_requests * limits.max_seq_length
     positions = limits.num_pages * limits.page_size if cache.paged else contiguous
     return positions * cache.bytes_per_token
@@ -169,5 +172,5 @@ def require_bytes(
             f"the program needs at least {total} bytes ({parts}), and {owner} may have "
             f"{allowed}; max_seq_length is {limits.max_seq_length} and there are "
             f"{limits.num_pages} pages of {limits.page_size} tokens: give a smaller "
-            "max_seq_length, max_num_pages or max_num_batched_requests"
+            "max_seq_length, max_num_pages, max_num_batched_requests or max_num_snapshots"
         )

@@ -28,7 +28,7 @@ __all__ = [
 MOST_BIASES = 1024
 
 #: The arrays of every step that have an element for each token, all int32.
-PER_TOKEN = ("tokens", "positions", "slots")
+PER_TOKEN = ("tokens", "positions", "slots", "state_before", "state_after")
 #: Those with an element for each request, and their dtypes.
 PER_REQUEST = {
     "temperature": "float32",
@@ -46,7 +46,11 @@ STEP_ARRAYS = (*PER_TOKEN, "selected", "page_table", *PER_REQUEST, *PER_EDIT)
 
 @dataclass(frozen=True)
 class Limits:
-    """The most that one step, and the caches, hold."""
+    """The most that one step, and the caches, hold.
+
+    Of each node with states there is one for each request, and `extra_states` more: for each guess
+    of each request, and for snapshots.
+    """
 
     max_requests: int
     max_tokens: int
@@ -54,6 +58,12 @@ class Limits:
     max_seq_length: int
     page_size: int
     num_pages: int
+    extra_states: int = 0
+
+    @property
+    def num_states(self) -> int:
+        """The states that each node with states has memory for."""
+        return self.max_requests + self.extra_states
 
     def rows(self, of: str) -> int:
         """The most rows of a value: its `Value.rows` are ``"tokens"`` or ``"selected"``."""
@@ -73,6 +83,11 @@ class Limits:
     def guesses_per_request(self) -> int:
         """How many guesses of next tokens a step has room for, for each request."""
         return max(self.max_selected // self.max_requests - 1, 0)
+
+    @property
+    def num_snapshots(self) -> int:
+        """How many states there are beside those of requests and of their guesses."""
+        return max(self.extra_states - self.max_requests * self.guesses_per_request, 0)
 
     @property
     def longest(self) -> int:
@@ -139,11 +154,15 @@ class Cache:
 
 @dataclass(frozen=True)
 class State:
-    """A matrix of float32 for each request, for one node whose tokens change it in turn."""
+    """A matrix of float32 for each request, for one node whose tokens change it in turn.
+
+    Those of the requests are numbered as their slots. As many more as the limits say can keep what
+    a matrix was after a token.
+    """
 
     rows: int
     columns: int
-    paged: ClassVar[bool] = False  # it belongs to its slot
+    paged: ClassVar[bool] = False
 
     @property
     def sizes(self) -> tuple[int, int]:

@@ -5,7 +5,7 @@ Tested by tests/decode/programs/test_wrong_programs.py.
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any
 
 from tensor_ops_decode.arguments import is_number
@@ -35,7 +35,8 @@ def check_program(program: Parts, inferred: Mapping[str, InferredValue] | None =
         All values by name, if each node is known to fit what was before it.
     """
     for field in fields(Limits):
-        _check_size(f"limits: {field.name}", getattr(program.limits, field.name))
+        least = 1 if field.default is MISSING else 0
+        _check_size(f"limits: {field.name}", getattr(program.limits, field.name), least)
     for name, tensor in program.tensors.items():
         _check_tensor(f"tensor {name!r}", tensor)
     for name, cache in program.caches.items():
@@ -147,7 +148,7 @@ def _check_cache(where: str, cache: Cache | State, limits: Limits) -> None:
     if isinstance(cache, State):
         for size in cache.sizes:
             _check_size(f"{where}: rows and columns", size)
-        _check_bytes(where, limits.max_requests, *cache.sizes, 4)
+        _check_bytes(where, limits.num_states, *cache.sizes, 4)
         return
     _check_size(f"{where}: num_kv_heads", cache.num_kv_heads)
     _check_size(f"{where}: head_size", cache.head_size)
@@ -226,9 +227,9 @@ def _check_part(where: str, source: Mapping[str, Any]) -> None:
         _check_size(f"{where}: each dimension of what is attached", size)
 
 
-def _check_size(where: str, size: object) -> None:
-    if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= MOST_SIZE:
-        raise ProgramError(f"{where} must be an integer from 1 to {MOST_SIZE}, got {size!r}")
+def _check_size(where: str, size: object, least: int = 1) -> None:
+    if not isinstance(size, int) or isinstance(size, bool) or not least <= size <= MOST_SIZE:
+        raise ProgramError(f"{where} must be an integer from {least} to {MOST_SIZE}, got {size!r}")
 
 
 def _check_bytes(where: str, *factors: int) -> None:

@@ -31,12 +31,15 @@ class StepReads(NamedTuple):
     caches : int
         Bytes of the caches at the longest sequence; fewer than that many times `cache_per_token`
         if layers attend to a window.
+    states : int
+        Bytes of the states of a request, which a step also writes.
     """
 
     weights: Mapping[str, Mapping[str, int]]
     cache_per_token: int
     context: int
     caches: int
+    states: int = 0
 
     @staticmethod
     def of(program: Program) -> StepReads:
@@ -46,13 +49,15 @@ class StepReads(NamedTuple):
             if node.weights:
                 weights.setdefault(node.kind, Counter()).update(weight_bytes_read(program, node))
         context = program.limits.longest
-        per_token, caches = (
-            sum(cache_bytes_read(program, node, length) for node in program.nodes)
-            for length in (1, context)
-        )
-        return StepReads(
-            {kind: dict(types) for kind, types in weights.items()}, per_token, context, caches
-        )
+
+        def read_at(length: int) -> int:
+            return sum(cache_bytes_read(program, node, length) for node in program.nodes)
+
+        by_kind = {kind: dict(types) for kind, types in weights.items()}
+        kept = [cache for cache in program.caches.values() if isinstance(cache, State)]
+        states = sum(4 * cache.rows * cache.columns for cache in kept)
+        per_token, caches = read_at(1) - states, read_at(context) - states
+        return StepReads(by_kind, per_token, context, caches, states)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the same facts as plain values."""
@@ -68,9 +73,11 @@ class StepReads(NamedTuple):
         largest = sorted(every.items(), key=lambda item: -item[1])
         shares = [f"{name} {size / total:.1%}" for name, size in largest if size >= total / 1000]
         weights = f"{total / 2**20:.1f} MiB of weights ({', '.join(shares)})"
+        if self.states:
+            weights += f", {self.states / 2**20:.1f} MiB of states of each request"
         if not self.cache_per_token:
             return weights
-        share = self.caches / (total + self.caches)
+        share = self.caches / (total + self.states + self.caches)
         return (
             f"{weights}, and {self.cache_per_token / 2**10:.1f} KiB of caches for each token so "
             f"far: {self.caches / 2**20:.1f} MiB at {self.context} tokens, {share:.0%} of all"

@@ -14,7 +14,7 @@ from tensor_ops_decode.kinds.sizes import MOST_SIZE
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program.node_rules import TOKENS, InferredValue, bound_of
 from tensor_ops_decode.program.node_slots import drawn_from
-from tensor_ops_decode.program.program import Program, Tensor
+from tensor_ops_decode.program.program import Program, State, Tensor
 from tensor_ops_decode.program.rules import given_to
 
 __all__ = ["check_step", "check_steps", "check_tensor", "check_tensors", "vocabulary"]
@@ -81,6 +81,14 @@ def check_step(
                     f"{before}"
                 )
         _check_sampling(program, arrays, int(slot))
+    if any(isinstance(cache, State) for cache in program.caches.values()):
+        for name in ("state_before", "state_after"):
+            given = arrays[name][:num_tokens]
+            bad = given[(given < -1) | (given >= limits.num_states)]
+            if bad.size:
+                raise ValueError(
+                    f"each {name} must be from -1 to {limits.num_states - 1}, got {bad[0]}"
+                )
     window = _longest_window(program)
     if window is None:
         return

@@ -200,7 +200,7 @@ class _LocalExecutable:
         """Return what a step reads of the arrays."""
         given = {name: self.arrays[name] for name in STEP_ARRAYS if name in self.arrays}
         most_edits = int(np.max(given["num_edits"], initial=0)) if "num_edits" in given else 0
-        for name in PER_TOKEN:
+        for name in given.keys() & set(PER_TOKEN):
             given[name] = given[name][:num_tokens]
         given["selected"] = given["selected"][:num_selected]
         for name in PER_EDIT:

@@ -112,6 +112,7 @@ class ReferenceExecutable:
                 return np.stack(chosen)
             self.arrays["tokens"][:num_tokens] = chosen[-1]
             self.arrays["positions"][:num_tokens] += 1
+            self.arrays["state_before"][:num_tokens] = self.arrays["state_after"][:num_tokens]
 
     def first_nan(self, num_tokens: int, num_selected: int, slot: int) -> int | None:
         """Run the step again; return the first node whose result has NaN in a row of a slot."""

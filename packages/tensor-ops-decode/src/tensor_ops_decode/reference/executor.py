@@ -48,15 +48,18 @@ class ReferenceExecutor:
             for name, cache in program.caches.items()
         }
         self.arrays = new_arrays(program)
-        self._states_before: dict[str, Array] = {}  # the last step
+        # Those that the last step has changed, as they were before it: by node and number.
+        self._states_before: dict[tuple[str, int], Array] = {}
         self._seconds = np.zeros(len(program.nodes))  # of each node, in all steps since a profile
 
     def take_step(self, num_tokens: int, num_selected: int) -> None:
         """Take one step of what is in the arrays."""
+        changed = {self._state("state_after", token) for token in range(num_tokens)}
         self._states_before = {
-            name: self._caches[name][0].copy()
+            (name, number): self._caches[name][0][number].copy()
             for name, cache in self._program.caches.items()
             if isinstance(cache, State)
+            for number in changed
         }
         self._take_step(num_tokens, num_selected, lambda index, token, result: None)
 
@@ -68,8 +71,8 @@ class ReferenceExecutor:
             if self.arrays["slots"][token] == slot and np.isnan(result).any():
                 found.add(index)
 
-        for name, state in self._states_before.items():
-            np.copyto(self._caches[name][0], state)
+        for (name, number), state in self._states_before.items():
+            self._caches[name][0][number] = state
         self._take_step(num_tokens, num_selected, note)
         return min(found, default=None)
 
@@ -124,9 +127,11 @@ class ReferenceExecutor:
             dtype = cache.dtype
             store = self._storing(node.attributes["cache"], cache, slot, position)
         elif isinstance(cache, State):
-            kept = self._caches[node.attributes["cache"]][0][slot]
-            state = kept.copy() if position else np.zeros_like(kept)
-            keep = functools.partial(np.copyto, kept)
+            states = self._caches[node.attributes["cache"]][0]
+            state = states[self._state("state_before", token)].copy()
+            if position == 0:
+                state[:] = 0
+            keep = functools.partial(np.copyto, states[self._state("state_after", token)])
         return Call(
             {slot_name: values[name] for slot_name, name in node.inputs.items()},
             weights,
@@ -139,6 +144,11 @@ class ReferenceExecutor:
             keep,
             **self._among_ranks(),
         )
+
+    def _state(self, when: str, token: int) -> int:
+        """Return the number of the state that a token begins with or leaves."""
+        given = int(self.arrays[when][token])
+        return int(self.arrays["slots"][token]) if given < 0 else given
 
     def _among_ranks(self) -> dict[str, Any]:
         ranks = self._ranks

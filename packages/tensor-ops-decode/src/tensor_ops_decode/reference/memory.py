@@ -21,14 +21,14 @@ def memory_of(program: Program, dtype: np.dtype[Any]) -> dict[str, int]:
     weights = dict.fromkeys((False, True), 0)  # by whether they are rotary tables
     for tensor in map(program.tensors.__getitem__, names):
         weights["rotary" in tensor.source] += _bytes_of(tensor.shape, dtype)
-    caches = [
-        _bytes_of(*each)
-        for cache in program.caches.values()
-        for each in shapes_of_cache(program.limits, cache, dtype)
-    ]
+    caches = {"caches": 0}
+    for cache in program.caches.values():
+        name = "states" if isinstance(cache, State) else "caches"
+        for each in shapes_of_cache(program.limits, cache, dtype):
+            caches[name] = caches.get(name, 0) + _bytes_of(*each)
     return {
         "weights": weights[False],
-        "caches": sum(caches),
+        **caches,
         "rotary tables": weights[True],
         "arrays": sum(_bytes_of(*each) for each in _shapes_of_arrays(program).values()),
     }
@@ -43,7 +43,7 @@ def shapes_of_cache(
 ) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
     """Return what the keys and the values of a cache, or a state, are kept in."""
     if isinstance(cache, State):
-        return [((limits.max_requests, *cache.sizes), dtype)]
+        return [((limits.num_states, *cache.sizes), dtype)]
     pages = (limits.num_pages, limits.page_size)
     if not cache.paged:
         pages = (limits.max_requests, limits.max_seq_length)
@@ -74,4 +74,6 @@ def new_arrays(program: Program) -> dict[str, Array]:
     """Return the arrays of a step, filled as they are before the first."""
     arrays = {name: np.zeros(*each) for name, each in _shapes_of_arrays(program).items()}
     arrays["top_p"][:] = 1
+    for name in ("state_before", "state_after"):  # the slot's own
+        arrays[name][:] = -1
     return arrays
