@@ -31,10 +31,7 @@ Sequences::Sequences(Driver& driver, const std::string& logits, std::string toke
                           limits_.max_requests, " slots, but the program's max_tokens is ",
                           limits_.max_tokens, " and its max_selected ", limits_.max_selected,
                           "; run steps of its arrays instead"));
-  for (const Cache& cache : program.caches)
-    if (cache.form == CacheForm::kState)
-      throw ValueError(text("sequences run their last token again, which a state, such as '",
-                            cache.name, "', does not allow; run steps of its arrays instead"));
+  for (const Cache& cache : program.caches) has_states_ |= cache.form == CacheForm::kState;
   const Value &chosen = *find_output(program, tokens_name_), &row = *find_output(program, logits);
   const StepArrays& arrays = driver.arrays();
   chosen_ = reinterpret_cast<const std::int32_t*>(arrays.value(tokens_name_));
@@ -92,7 +89,7 @@ void Sequences::set_sampling(std::int64_t number, const tensor_ops_sampling& sam
     throw ValueError("set_sampling: the program chooses by argmax; temperature must be 0");
   write_sampling(sequence.slot, sampling);
   // The next token may have been chosen by other settings: the last token is run again.
-  if (sequence.has_next) --sequence.num_fed;
+  if (sequence.has_next) go_back(sequence, sequence.num_fed - 1);
   sequence.has_next = false;
 }
 
@@ -123,9 +120,14 @@ void Sequences::truncate(std::int64_t number, std::size_t length) {
   if (length == sequence.tokens.size()) return;
   sequence.tokens.resize(length);
   // The last token that is left runs again, to choose the next one.
-  sequence.num_fed = std::min(sequence.num_fed, std::max<std::size_t>(length, 1) - 1);
+  go_back(sequence, std::max<std::size_t>(length, 1) - 1);
   sequence.has_next = sequence.has_logits = false;
   free_pages(sequence, length);
+}
+
+// What a state was before a token is gone: all tokens run again, to the same results.
+void Sequences::go_back(Sequence& sequence, std::size_t num_fed) const {
+  if (num_fed < sequence.num_fed) sequence.num_fed = has_states_ ? 0 : num_fed;
 }
 
 void Sequences::run(const std::vector<std::int64_t>& numbers) { run(find_all(numbers), true); }
@@ -135,7 +137,7 @@ const std::vector<float>& Sequences::logits(std::int64_t number) {
   if (sequence.tokens.empty())
     throw ValueError("logits: the sequence is empty; append tokens first");
   if (!sequence.has_logits) {
-    if (sequence.num_waiting() == 0) --sequence.num_fed;
+    if (sequence.num_waiting() == 0) go_back(sequence, sequence.num_fed - 1);
     run({&sequence}, true);
   }
   return sequence.logits;
@@ -183,6 +185,8 @@ std::string Sequences::without_token(const Sequence& sequence, std::size_t num_t
   const std::size_t node = driver_.first_nan(num_tokens, num_selected, sequence.slot);
   const std::string step = text("sequence ", sequence.number, ": the step after its ",
                                 sequence.tokens.size(), " tokens chose none, since ");
+  if (node == nodes.size() && has_states_)  // the step cannot be looked at again
+    return text(step, "logits are NaN, or all are minus infinity");
   if (node == nodes.size()) return text(step, "all logits are minus infinity");
   return text(step, "logits are NaN. The first result with NaN is that of ", nodes[node].where(),
               ": the weights are damaged, or numbers became too large");

@@ -30,6 +30,7 @@ class Sequences {
   void set_sampling(std::int64_t number, const tensor_ops_sampling& sampling);
   // The tokens wait until run(), logits() or generate() needs them.
   void append(std::int64_t number, const std::int32_t* tokens, std::size_t count);
+  // Of a program with states, what is left runs again.
   void truncate(std::int64_t number, std::size_t length);
   // Runs the model on the tokens that wait.
   void run(const std::vector<std::int64_t>& numbers);
@@ -65,6 +66,8 @@ class Sequences {
     std::vector<std::int32_t>* tokens;
   };
 
+  // Has the tokens from one on run again.
+  void go_back(Sequence& sequence, std::size_t num_fed) const;
   Sequence& find(std::int64_t number);
   std::vector<Sequence*> find_all(const std::vector<std::int64_t>& numbers);
   void run(const std::vector<Sequence*>& sequences, bool keeps_logits);
@@ -100,7 +103,7 @@ class Sequences {
   const float* logits_;
   bool logits_by_token_;
   std::size_t num_logits_;
-  bool has_samples_ = false;
+  bool has_samples_ = false, has_states_ = false;
   std::int64_t next_number_ = 1;
   std::map<std::int64_t, Sequence> sequences_;
   std::vector<std::size_t> free_slots_;   // the lowest is last

@@ -8,7 +8,10 @@ those that there are with room for all.
 from collections import Counter
 from dataclasses import dataclass
 
+import pytest
+
 from exported_models import LIMITS, export
+from small_families import small_model
 from tensor_ops_decode import CapacityError, PersistentKernel
 
 ROOM = {**LIMITS, "page_size": 16, "max_num_pages": 7}
@@ -215,15 +218,24 @@ def play_in_python(folder, backend, **limits):
         return player.play(TRACE), player.refused
 
 
-def test_a_trace_has_the_same_tokens_on_both(folder, cpp, driver, tmp_path):
-    model = export(folder, tmp_path / "model", **ROOM)
+@pytest.fixture(params=["attention alone", "LFM2", "Qwen 3.5"])
+def traced(request, folder, tmp_path):
+    """A model of any layers, and two with states, which cannot be taken back."""
+    if request.param == "attention alone":
+        return folder
+    small_model(request.param).save_pretrained(tmp_path / "hybrid")
+    return tmp_path / "hybrid"
+
+
+def test_a_trace_has_the_same_tokens_on_both(traced, cpp, driver, tmp_path):
+    model = export(traced, tmp_path / "model", **ROOM)
     with driver.session() as say:
         assert say("open", model, 2) == ""
         player = Player(CppScheduler(say))
         of_cpp, refused_by_cpp = player.play(TRACE), player.refused
-    of_python, refused_by_python = play_in_python(folder, cpp, **ROOM)
+    of_python, refused_by_python = play_in_python(traced, cpp, **ROOM)
     with_room = {**LIMITS, "max_num_batched_requests": 8, "max_num_batched_tokens": 300}
-    expected, refused = play_in_python(folder, cpp, **with_room)
+    expected, refused = play_in_python(traced, cpp, **with_room)
     assert not refused
     assert of_cpp == expected
     assert of_python == expected
