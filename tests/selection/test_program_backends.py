@@ -299,6 +299,7 @@ def test_the_explanation_prints_and_is_plain():
         "max_num_pages": 256,
         "page_size": 16,
         "num_speculative_tokens": 0,
+        "max_num_snapshots": 0,
     }
     assert after.as_dict()["options"] == {"dtype": "float32"}
     assert after.memory["caches"] == 2 * 2 * 256 * 16 * 2 * 16 * 2

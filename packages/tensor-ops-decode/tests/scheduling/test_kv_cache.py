@@ -11,9 +11,14 @@ def table(slots=4, pages=10, num_pages=12):
     return PageTable(np.full((slots, pages), -1, np.int32), num_pages, SIZE)
 
 
+def share(pages, slot, tokens):
+    """Give a slot the full pages that are known to hold what its tokens begin with."""
+    return pages.share(slot, pages.find(slot, tokens))
+
+
 def feed(pages, slot, tokens):
     """Bring tokens into a slot's pages; return how many were there."""
-    shared = pages.share(slot, tokens)
+    shared = share(pages, slot, tokens)
     assert pages.first_without({slot: len(tokens)}) is None
     pages.hold({slot: len(tokens)})
     pages.note_full(slot, tokens, len(tokens))
@@ -97,7 +102,7 @@ def test_no_sequence_ever_has_a_page_with_other_tokens_than_its_own():
         if slot not in running:
             blocks = draw.integers(2, size=draw.integers(1, 10))
             tokens = np.repeat(blocks, SIZE).tolist() + [7] * int(draw.integers(1, SIZE))
-            shared = pages.share(slot, tokens)
+            shared = share(pages, slot, tokens)
             num_shared += shared > 0
             running[slot] = tokens, shared
         elif draw.integers(3) == 0:
@@ -113,7 +118,7 @@ def test_no_sequence_ever_has_a_page_with_other_tokens_than_its_own():
             for position in range(done, end):
                 content[rows[slot, position // SIZE]] = tokens[: position + 1]
             pages.note_full(slot, tokens, end)
-            running[slot] = tokens, max(end, pages.share(slot, tokens))
+            running[slot] = tokens, max(end, share(pages, slot, tokens))
         for slot, (tokens, done) in running.items():
             for last in range(SIZE, done + 1, SIZE):
                 assert content[rows[slot, last // SIZE - 1]] == tokens[:last]

@@ -65,6 +65,7 @@ class KernelSettings:
     max_num_pages: int | None
     page_size: int
     num_speculative_tokens: int
+    max_num_snapshots: int | None
     eos_token_id: int | Sequence[int] | None
     activations: str | None
     cache_dtype: str | None
@@ -94,7 +95,8 @@ class KernelSettings:
     def _check_model(self) -> None:
         model = self.model
         if model is None:
-            for name in ("num_speculative_tokens", "cache", "quantize", "quantize_head"):
+            names = ("num_speculative_tokens", "max_num_snapshots", "cache", "quantize")
+            for name in (*names, "quantize_head"):
                 value = getattr(self, name)
                 if value is not None and not (isinstance(value, int) and value == 0):
                     raise ValueError(f"{name} needs model=; leave it out for layers by hand")
@@ -122,6 +124,8 @@ class KernelSettings:
                 f"guesses each, for which max_num_batched_tokens must be at least {selected}, got "
                 f"{tokens}"
             )
+        if self.max_num_snapshots is not None:
+            _limit("max_num_snapshots", self.max_num_snapshots, 0)
         if self.max_num_pages is not None:
             self.max_num_pages = whole("max_num_pages", self.max_num_pages, 0)
             if self.max_num_pages == 0:
@@ -138,6 +142,13 @@ class KernelSettings:
         limits = replace(self.limits, max_seq_length=length)
         needed = limits.max_requests * limits.pages_per_request
         return replace(limits, num_pages=min(needed, self.max_num_pages or _MOST, _MOST))
+
+    def limits_with_states(self, limits: Limits) -> Limits:
+        """Return the limits of a program with states: those of guesses and snapshots too."""
+        requests, snapshots = limits.max_requests, self.max_num_snapshots
+        if snapshots is None:
+            snapshots = 2 + 2 * requests
+        return replace(limits, extra_states=requests * limits.guesses_per_request + snapshots)
 
     def end_tokens_among(self, vocabulary: int, found: Iterable[int] = ()) -> frozenset[int]:
         """Return what ends an answer: what was asked for, or those found that there are."""
@@ -214,6 +225,7 @@ def by_argument(limits: Limits) -> dict[str, int]:
         "max_num_pages": limits.num_pages,
         "page_size": limits.page_size,
         "num_speculative_tokens": limits.guesses_per_request,
+        "max_num_snapshots": limits.num_snapshots,
     }
 
 

@@ -18,7 +18,7 @@ from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.models import decoder_of
 from tensor_ops_decode.models.decoder import program_of
 from tensor_ops_decode.models.generation_settings import end_tokens_of, problem_with_end_tokens
-from tensor_ops_decode.program import Limits, Program
+from tensor_ops_decode.program import Limits, Program, State
 from tensor_ops_decode.program.quantized import quantized_program, warn_if_nothing_is_quantized
 from tensor_ops_decode.ranks.communicator import Communicator
 from tensor_ops_decode.weights import FileFormatError, Weights, open_weights
@@ -126,6 +126,8 @@ def open_model(
     @functools.cache
     def whole(limits: Limits) -> Program:
         program = program_of(decoder, weights, limits, settings.cache_dtype)
+        if any(isinstance(cache, State) for cache in program.caches.values()):
+            program = replace(program, limits=settings.limits_with_states(limits))
         return quantized_program(program, *quantize)
 
     @functools.cache

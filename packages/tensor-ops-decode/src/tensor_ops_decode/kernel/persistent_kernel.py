@@ -73,6 +73,10 @@ class PersistentKernel(Session, Layers):
         How many tokens a request may guess in a step: those that followed its last three where they
         stood before. The step computes them too, and right ones save steps; the tokens are the same
         as without. Only beside `model`.
+    max_num_snapshots : int, optional
+        How many states of a model with states are kept behind pages, so that prompts that begin
+        alike, and the next turn of a conversation, go on from there: by default two, and two for
+        each of `max_num_batched_requests`. Only beside `model`.
     eos_token_id : int or sequence of int, optional
         The tokens that end a request; by default what the model's files say.
     activations : {"int8x2", "int8", "bfloat16", "float32"}, optional
@@ -134,6 +138,7 @@ class PersistentKernel(Session, Layers):
         max_num_pages: int | None = None,
         page_size: int = 16,
         num_speculative_tokens: int = 0,
+        max_num_snapshots: int | None = None,
         eos_token_id: int | Sequence[int] | None = None,
         activations: str | None = None,
         cache_dtype: str | None = None,
@@ -154,6 +159,7 @@ class PersistentKernel(Session, Layers):
             max_num_pages=max_num_pages,
             page_size=page_size,
             num_speculative_tokens=num_speculative_tokens,
+            max_num_snapshots=max_num_snapshots,
             eos_token_id=eos_token_id,
             activations=activations,
             cache_dtype=cache_dtype,

@@ -15,13 +15,13 @@ import numpy as np
 
 from tensor_ops_decode.kinds.kind import Array
 
-__all__ = ["Beginning", "PageTable"]
+__all__ = ["Beginning", "FullPage", "PageTable"]
 
 #: What a full page holds: the number of the full page before it, 0 if none is, and its own tokens.
 Beginning: TypeAlias = tuple[int, tuple[int, ...]]
 
 
-class _Full(NamedTuple):
+class FullPage(NamedTuple):
     """A full page. Its number is not used again, so that it stands for all tokens up to its end."""
 
     number: int
@@ -33,7 +33,7 @@ class _Slot(NamedTuple):
     """The pages of a slot: how many, and what is known of the first ones, which are full."""
 
     num_pages: int
-    full: list[_Full]
+    full: list[FullPage]
 
 
 class PageTable:
@@ -49,7 +49,8 @@ class PageTable:
         self._num_pages = num_pages
         self._page_size = page_size
         self._slots: dict[int, _Slot] = {}
-        self._known: dict[Beginning, _Full] = {}  # the one that is to be overwritten first, first
+        # The one that is to be overwritten first is the first.
+        self._known: dict[Beginning, FullPage] = {}
         self._numbers = itertools.count(1)
 
     @property
@@ -108,7 +109,7 @@ class PageTable:
             holds = self._beginning(full, tokens)
             if holds not in self._known:
                 page = int(self._table[slot, index])
-                self._known[holds] = _Full(next(self._numbers), page, holds)
+                self._known[holds] = FullPage(next(self._numbers), page, holds)
             full.append(self._known[holds])
 
     def next_beginning(self, slot: int, tokens: Sequence[int]) -> Beginning | None:
@@ -121,23 +122,39 @@ class PageTable:
             return None
         return self._beginning(full, tokens)
 
-    def share(self, slot: int, tokens: Sequence[int]) -> int:
-        """Give a slot the full pages that are known to hold what follows in its tokens.
-
-        Returns how many tokens its full pages hold.
-        """
+    def find(self, slot: int, tokens: Sequence[int]) -> list[FullPage]:
+        """Return the full pages that a slot has, and those known to hold what follows them."""
         pages = self._pages_of(slot)
-        if pages.num_pages > len(pages.full):  # it fills a page of its own
-            return len(pages.full) * self._page_size
         full = pages.full.copy()
+        if pages.num_pages > len(full):  # it fills a page of its own
+            return full
         while (len(full) + 1) * self._page_size < len(tokens):
             found = self._known.get(self._beginning(full, tokens))
             if found is None:
                 break
-            self._table[slot, len(full)] = found.page
             full.append(found)
-        self._slots[slot] = _Slot(len(full), full)
-        return len(full) * self._page_size
+        return full
+
+    def share(self, slot: int, full: list[FullPage]) -> int:
+        """Give a slot full pages that `find` has returned for it.
+
+        Returns how many tokens its full pages hold.
+        """
+        pages = self._pages_of(slot)
+        if len(full) > pages.num_pages:
+            for index in range(pages.num_pages, len(full)):
+                self._table[slot, index] = full[index].page
+            self._slots[slot] = _Slot(len(full), full)
+        return len(self._pages_of(slot).full) * self._page_size
+
+    @property
+    def known(self) -> set[int]:
+        """The numbers of the full pages that can be found."""
+        return {full.number for full in self._known.values()}
+
+    def number_of(self, slot: int, length: int) -> int:
+        """Return the number of the full page of a slot that ends at a length."""
+        return self._pages_of(slot).full[length // self._page_size - 1].number
 
     def _pages_of(self, slot: int) -> _Slot:
         return self._slots.get(slot) or self._slots.setdefault(slot, _Slot(0, []))
@@ -145,7 +162,7 @@ class PageTable:
     def _missing(self, slot: int, length: int) -> int:
         return max(0, self.pages_for(length) - self._pages_of(slot).num_pages)
 
-    def _beginning(self, full: list[_Full], tokens: Sequence[int]) -> Beginning:
+    def _beginning(self, full: list[FullPage], tokens: Sequence[int]) -> Beginning:
         """Return what the page after these would hold."""
         start, number = len(full) * self._page_size, full[-1].number if full else 0
         return number, tuple(tokens[start : start + self._page_size])

@@ -67,6 +67,16 @@ class Request:
     lookup : PromptLookup
     is_in_step : bool
         Whether a step has begun with it, after which it has not been advanced.
+    num_computed : int
+        How many of its tokens had been through the model when it last began anew.
+    kept_state : tuple of int, or None
+        After how many tokens which state is its own, where that is not the one of its slot.
+    snapshot_lengths : set of int
+        After how many tokens a snapshot of its state is wanted.
+    snapshot_of_answer : int or None
+        The full page behind which its last snapshot after generated tokens was taken.
+    waits_for : tuple of Request and int, or None
+        The request that is to take a snapshot after so many tokens, from which this one goes on.
     """
 
     tokens: list[int]
@@ -86,6 +96,11 @@ class Request:
     error: LogitsError | None = None
     lookup: PromptLookup = field(default_factory=PromptLookup)
     is_in_step: bool = False
+    num_computed: int = 0
+    kept_state: tuple[int, int] | None = None
+    snapshot_lengths: set[int] = field(default_factory=set)
+    snapshot_of_answer: int | None = None
+    waits_for: "tuple[Request, int] | None" = None
 
     def __post_init__(self) -> None:
         self.prompt_length = len(self.tokens)
@@ -165,7 +180,7 @@ class Request:
     def skip_to(self, num_fed: int) -> None:
         """Note that the caches have so many of its tokens by another request."""
         if num_fed > self.num_fed:
-            self.num_shared += num_fed - self.num_fed
+            self.num_shared += max(0, num_fed - max(self.num_fed, self.num_computed))
             self.num_fed = num_fed
 
     def advance(self, num_fed: int, tokens: Sequence[int]) -> None:
@@ -178,8 +193,16 @@ class Request:
         self.num_fed += num_fed + max(len(tokens) - 1, 0)
         self.is_in_step = False
 
+    @property
+    def state(self) -> int:
+        """The number of its state."""
+        if self.kept_state is not None and self.kept_state[0] == self.num_fed:
+            return self.kept_state[1]
+        return self.slot
+
     def begin_anew(self) -> None:
         """Feed all of its tokens again."""
+        self.kept_state, self.num_computed = None, max(self.num_computed, self.num_fed)
         self.num_fed, self.is_in_step = 0, False
 
 
@@ -204,7 +227,7 @@ def described(plan: Sequence[StepPart]) -> str:
         tokens = [*request.tokens[first : first + num_own], *guesses]
         is_new = len(request.tokens) == request.prompt_length
         settings = (request.sampling, request.max_new_tokens, sorted(request.end_tokens))
-        parts.append((request.slot, first, num_own, tokens, settings if is_new else None))
+        parts.append((request.slot, first, request.state, num_own, tokens, is_new and settings))
     return repr(parts)
 
 

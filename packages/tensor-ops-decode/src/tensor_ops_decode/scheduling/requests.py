@@ -18,9 +18,14 @@ from tensor_ops_decode.scheduling.logits import logits_error, token_logprob
 from tensor_ops_decode.scheduling.prompt_lookup import accepted
 from tensor_ops_decode.scheduling.request import Request, StepPart, described
 from tensor_ops_decode.scheduling.sampling import Sampling, note_token, write_sampling
+from tensor_ops_decode.scheduling.snapshots import Snapshots, length_in_common
 from tensor_ops_decode.scheduling.step_times import StepProfile, StepTimes
 
 __all__ = ["Requests", "last_of_each"]
+
+# While tokens are generated, a snapshot of the state is kept about so often: the next turn of a
+# conversation goes on from it.
+_TOKENS_BETWEEN_SNAPSHOTS = 64
 
 
 class _PreparedStep(NamedTuple):
@@ -28,13 +33,14 @@ class _PreparedStep(NamedTuple):
 
     The counts are of its tokens, and of those that are selected. The rows of the outputs are those
     that requests have. There are time and room for `num_steps`, which differ by the chosen tokens
-    alone.
+    alone. Where the program has states, `states` are those that each request's tokens leave.
     """
 
     plan: list[StepPart]
     counts: tuple[int, int]
     rows: Mapping[int, range]
     num_steps: int
+    states: Mapping[int, list[int]]
 
 
 class Requests:
@@ -54,11 +60,18 @@ class Requests:
         ranks: Communicator = ONE_RANK,
     ) -> None:
         self._program, self._limits = program, program.limits
+        caches = program.caches.values()
+        self._has_state = any(isinstance(cache, State) for cache in caches)
+        guesses, slots = program.limits.guesses_per_request, program.limits.max_requests
+        # Behind a wrong guess a request goes on from the state before it.
+        if self._has_state and program.limits.extra_states < slots * guesses:
+            guesses = 0
+        self._most_guesses = guesses
+        states = range(slots * (1 + guesses), program.limits.num_states)
+        self._states_of_snapshots = states if self._has_state else range(0)
         # A contiguous cache belongs to its slot.
-        self._shares_pages = all(cache.paged for cache in program.caches.values())
-        # A state cannot be taken back behind a wrong guess, or where a step was interrupted.
-        self._has_state = any(isinstance(cache, State) for cache in program.caches.values())
-        self._most_guesses = 0 if self._has_state else program.limits.guesses_per_request
+        is_paged = all(cache.paged for cache in caches if not isinstance(cache, State))
+        self._shares_pages = is_paged and (not self._has_state or bool(states))
         self._executable, self._ranks = executable, ranks
         self._arrays: Mapping[str, Array] = executable.arrays
         self._logits: Array = self._arrays[logits]
@@ -68,6 +81,8 @@ class Requests:
         self._inputs = tuple(
             memoryview(self._arrays[name]) for name in ("tokens", "positions", "slots", "selected")
         )
+        names = ("state_before", "state_after") if self._has_state else ()
+        self._states = tuple(memoryview(self._arrays[name]) for name in names)
         self._tokens = memoryview(self._arrays[tokens].reshape(-1))
         self._has_row_per_token = program.values[tokens].rows == "tokens"
         self._numbers = itertools.count()
@@ -78,6 +93,7 @@ class Requests:
         """Forget all requests; their numbers are not used again."""
         limits, table = self._limits, self._arrays["page_table"]
         self._pages = PageTable(table, limits.num_pages, limits.page_size)
+        self._snapshots = Snapshots(self._states_of_snapshots)
         self._active: dict[int, Request] = {}
         self._ended: dict[int, Request] = {}
         self._rows: dict[int, int] = {}  # of the last step, by request
@@ -147,6 +163,8 @@ class Requests:
             arrays["tokens"][:count] = tokens[start : start + count]
             arrays["positions"][:count] = range(start, start + count)
             arrays["slots"][:count] = slot
+            if self._has_state:
+                arrays["state_before"][:count] = arrays["state_after"][:count] = slot
             arrays["selected"][:num_selected] = range(num_selected)
             self._executable.run(count, num_selected)
             following = tokens[start + 1 :]
@@ -260,10 +278,16 @@ class Requests:
         """Write the next step into the arrays."""
         self.retire()
         for request in self._active.values():
-            if request.is_in_step and self._has_state:
+            if request.is_in_step and self._has_state:  # the step may have changed its state
+                self._pages.release(request.slot)
                 request.begin_anew()
-        beginnings = self._share_pages() if self._shares_pages else {}
-        plan = self._plan(beginnings)
+        if not self._shares_pages:
+            plan = self._plan({})
+        elif self._has_state:
+            self._share_snapshots()
+            plan = self._plan({})
+        else:
+            plan = self._plan(self._share_pages())
         if not plan:
             what = "active: add one with add_request(), or reset()"
             if self.waiting:
@@ -277,11 +301,12 @@ class Requests:
         most_steps = self._ranks.least(most_steps, lambda: described(plan))
         num_steps = self._num_steady_steps(most_steps)
         self._pages.hold({part.request.slot: part.length + num_steps - 1 for part in plan})
-        counts, rows = self._fill(plan)
+        states = self._states_after(plan) if self._has_state else {}
+        counts, rows = self._fill(plan, states)
         self._rows = {}
         for part in plan:
             part.request.is_in_step = True
-        return _PreparedStep(plan, counts, rows, num_steps)
+        return _PreparedStep(plan, counts, rows, num_steps, states)
 
     def _check_room(self, plan: list[StepPart]) -> None:
         """Raise a CapacityError unless there is room for a step."""
@@ -310,6 +335,9 @@ class Requests:
         if not is_steady or not hasattr(self._executable, "run_steps"):
             return 1
         most = min(most, *(each.most_tokens(limits.longest) for each in requests))
+
+        if self._shares_pages and self._has_state:
+            most = min(most, *(self._steps_to_snapshot(each) for each in requests))
 
         def fits(steps: int) -> bool:
             lengths = {each.slot: each.num_fed + steps for each in requests}
@@ -350,12 +378,19 @@ class Requests:
             if tokens and not request.chooses:
                 request.logits = self._logits[self._rows[request.number]].copy()
                 tokens.clear()
+            new = count + max(len(tokens) - 1, 0)
+            if self._has_state:
+                state = step.states[request.number][min(new, count + len(guesses)) - 1]
+                request.kept_state = (request.num_fed + new, state)
+            first = request.num_fed
             request.advance(count, tokens)
             if is_without_token:
                 request.error = logits_error(self._program, self._executable, request, *step.counts)
                 errors.append(request.error)
             elif self._shares_pages:
                 self._pages.note_full(request.slot, request.tokens, request.num_fed)
+                if self._has_state:
+                    self._keep_snapshots(request, first, step.states[request.number])
         self.retire()
         if errors:
             raise errors[0]
@@ -367,11 +402,103 @@ class Requests:
         found = {}
         for number, request in self._active.items():
             if request.num_waiting > 1:
-                request.skip_to(self._pages.share(request.slot, request.tokens))
+                full = self._pages.find(request.slot, request.tokens)
+                request.skip_to(self._pages.share(request.slot, full))
                 beginning = self._pages.next_beginning(request.slot, request.tokens)
                 if beginning is not None:
                     found[number] = beginning
         return found
+
+    def _share_snapshots(self) -> None:
+        """Let prompts go on from the last snapshot that fits, and note which they wait for.
+
+        Pages that are known behind it show where prompts part: the next one that comes there takes
+        a snapshot for others.
+        """
+        size = self._limits.page_size
+        for request in self._active.values():
+            if request.num_waiting < 2:
+                continue
+            full = self._pages.find(request.slot, request.tokens)
+            kept = [count for count, page in enumerate(full, 1) if page.number in self._snapshots]
+            count = max(kept, default=0)
+            if count * size > request.num_fed:
+                self._pages.share(request.slot, full[:count])
+                state = self._snapshots.find(full[count - 1].number)
+                request.kept_state = (count * size, state)
+                request.skip_to(count * size)
+            if not request.snapshot_lengths:  # it is new
+                request.snapshot_lengths |= {len(full) * size, self._last_boundary(request)}
+                self._look_for_one_to_follow(request)
+
+    def _last_boundary(self, request: Request) -> int:
+        """Return the tokens of a prompt in full pages, without the last token, which is fed."""
+        return (request.prompt_length - 1) // self._limits.page_size * self._limits.page_size
+
+    def _look_for_one_to_follow(self, request: Request) -> None:
+        """Let a prompt wait where one before it is to compute what both begin with."""
+        size = self._limits.page_size
+        for other in itertools.takewhile(lambda each: each is not request, self._active.values()):
+            # The last token does not count, for it must go through the model.
+            length = length_in_common(request.tokens[:-1], other.tokens, size)
+            waits = request.waits_for[1] if request.waits_for is not None else request.num_fed
+            if length > max(other.num_fed, waits):
+                other.snapshot_lengths.add(length)
+                request.waits_for = other, length
+
+    def _is_waiting(self, request: Request) -> bool:
+        """Return whether another request is yet to compute what this one begins with."""
+        if request.waits_for is not None:
+            other, length = request.waits_for
+            if other.number in self._active and other.num_fed < length:
+                return True
+            request.waits_for = None
+        return False
+
+    def _takes_snapshot(self, request: Request, length: int) -> bool:
+        """Return whether a request is to keep its state after so many tokens."""
+        if length <= request.prompt_length:
+            return length in request.snapshot_lengths
+        return length % self._tokens_between_snapshots == 0
+
+    @property
+    def _tokens_between_snapshots(self) -> int:
+        """How many tokens are generated from one snapshot to the next, in whole pages."""
+        size = self._limits.page_size
+        return -(-_TOKENS_BETWEEN_SNAPSHOTS // size) * size
+
+    def _steps_to_snapshot(self, request: Request) -> int:
+        """Return how many steps there are before the next one that takes a snapshot, at least 1."""
+        between = self._tokens_between_snapshots
+        return max(between - 1 - request.num_fed % between, 1)
+
+    def _states_after(self, plan: list[StepPart]) -> dict[int, list[int]]:
+        """Return the state that each token leaves: of its slot, of a guess, or a snapshot's."""
+        slots, after = self._limits.max_requests, dict[int, list[int]]()
+        in_use = {request.state for request in self._active.values()}
+        known = self._pages.known if self._snapshots else set[int]()
+        for request, count, guesses in plan:
+            first_guess = slots + request.slot * self._most_guesses
+            states = [request.slot] * count + [first_guess + each for each in range(len(guesses))]
+            for index in range(len(states)) if self._shares_pages else ():
+                if self._takes_snapshot(request, request.num_fed + index + 1):
+                    state = self._snapshots.take(in_use, known)
+                    if state is not None:
+                        states[index] = state
+                        in_use.add(state)
+            after[request.number] = states
+        return after
+
+    def _keep_snapshots(self, request: Request, first: int, states: list[int]) -> None:
+        """Note the snapshots of a step, in which a request had tokens from the `first` on."""
+        for length, state in enumerate(states, first + 1):
+            if state not in self._states_of_snapshots or length > request.num_fed:
+                continue
+            page = self._pages.number_of(request.slot, length)
+            self._snapshots.keep(page, state)
+            if length > request.prompt_length:
+                self._snapshots.forget(request.snapshot_of_answer)
+                request.snapshot_of_answer = page
 
     def _plan(self, beginnings: Mapping[int, Beginning]) -> list[StepPart]:
         """Return which requests take part in the next step.
@@ -383,7 +510,7 @@ class Requests:
         room, plan = self._limits.max_tokens, list[StepPart]()
         begun: set[Beginning] = set()
         for request in sorted(self._active.values(), key=lambda request: request.num_waiting > 1):
-            count = min(request.num_waiting, room)
+            count = 0 if self._is_waiting(request) else min(request.num_waiting, room)
             beginning = beginnings.get(request.number)
             if count and beginning not in begun:
                 plan.append(StepPart(request, count, []))
@@ -406,7 +533,9 @@ class Requests:
         lengths = {part.request.slot: part.length for part in guessed}
         return plan if self._pages.first_without(lengths) is not None else guessed
 
-    def _fill(self, plan: list[StepPart]) -> tuple[tuple[int, int], dict[int, range]]:
+    def _fill(
+        self, plan: list[StepPart], states: Mapping[int, list[int]]
+    ) -> tuple[tuple[int, int], dict[int, range]]:
         """Write a step into the arrays; return its counts and rows as in `_PreparedStep`."""
         (tokens, positions, slots, indices), end, num_selected = self._inputs, 0, 0
         rows: dict[int, range] = {}
@@ -418,6 +547,12 @@ class Requests:
                 tokens[start + index] = token
                 positions[start + index] = first + index
                 slots[start + index] = request.slot
+            if states:
+                of_request = states[request.number]
+                for index, state in enumerate(of_request):
+                    before = of_request[index - 1] if index else request.state
+                    for array, number in zip(self._states, (before, state), strict=True):
+                        array[start + index] = number
             if count == request.num_waiting:
                 if request.sampling.repetition_penalty != 1:
                     note_token(self._arrays, request.slot, request.sampling, request.tokens[-1])
