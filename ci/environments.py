@@ -145,7 +145,7 @@ for platform in cl.get_platforms():
 """
 
 
-def install_packages(session: nox.Session, levels: str = "runnable") -> None:
+def install_packages(session: nox.Session, levels: str = "recent") -> None:
     """Install the packages of this checkout as a user would, built in isolation.
 
     All but the CUDA backend, which takes a compiler that few machines have, and minutes; and what
@@ -155,8 +155,8 @@ def install_packages(session: nox.Session, levels: str = "runnable") -> None:
     session.install(*pure, cpp_wheel(session, levels))
 
 
-def cpp_wheel(session: nox.Session, levels: str = "runnable") -> str:
-    """Return a wheel of the C++ backend for this machine: for all its levels, or the highest."""
+def cpp_wheel(session: nox.Session, levels: str = "recent") -> str:
+    """Return a wheel of the C++ backend for some or all of the levels of this machine."""
     return _shared_wheel(session, CPP, "-C", f"cmake.define.TENSOR_OPS_LEVELS={levels}")
 
 

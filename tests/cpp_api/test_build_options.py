@@ -152,6 +152,7 @@ def test_the_levels_of_this_machine(configured, tmp_path):
     runnable = compiled("runnable")
     assert runnable >= {*cpp.get_optimization_info()["cpu_levels"]}
     assert compiled("native") == {max(runnable)}
+    assert compiled("recent") == {*sorted(runnable)[-2:]}
 
 
 def test_the_variants_of_this_machine(configured, tmp_path):

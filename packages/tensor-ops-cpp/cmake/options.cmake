@@ -26,7 +26,7 @@ endif()
 option(TENSOR_OPS_PYTHON "Compile the Python module too, as pip does" ${wanted_by_pip})
 option(TENSOR_OPS_INSTALL "Install the library, the headers and the CMake files" ${PROJECT_IS_TOP_LEVEL})
 set(TENSOR_OPS_LEVELS "" CACHE STRING
-    "Instruction-set levels to compile for, e.g. x86-64-v2;x86-64-v3, or native or runnable; all by default")
+    "Instruction-set levels to compile for, e.g. x86-64-v2;x86-64-v3, or native, recent or runnable; all by default")
 option(TENSOR_OPS_ONE_LEVEL "Compile for the lowest instruction set only: quick to build, slow to run" OFF)
 option(TENSOR_OPS_DECODE "Compile what runs decode programs, which is most of the library" ON)
 option(TENSOR_OPS_WERROR "Treat warnings as errors" OFF)
