@@ -79,6 +79,11 @@ def pytest_configure(config):
     )
     config.addinivalue_line("markers", "sample: one of the tests of wheels that take seconds")
     config.addinivalue_line("markers", "nightly: takes minutes, and runs with --nightly only")
+    config.addinivalue_line(
+        "markers",
+        "sampled(n, *names): each nth case runs, by the sum of the places that its parameters of "
+        "these names have in their lists; all run with --nightly",
+    )
 
 
 def pytest_collection_modifyitems(config, items):
@@ -88,10 +93,28 @@ def pytest_collection_modifyitems(config, items):
             items=[each for number, each in enumerate(items) if number % step]
         )
         items[:] = items[::step]
-    if not config.getoption("--nightly"):
-        for item in items:
-            if item.get_closest_marker("nightly"):
-                item.add_marker(pytest.mark.skip(reason="takes minutes: --nightly runs it"))
+    if config.getoption("--nightly"):
+        return
+    # Whoever names a test wants to see all of it, or why it is not run.
+    named = tuple(each for each in config.args if "::" in each)
+    chosen = [item for item in items if item.nodeid.startswith(named) or is_in_sample(item)]
+    for item in chosen:
+        if item.get_closest_marker("nightly"):
+            item.add_marker(pytest.mark.skip(reason="takes minutes: --nightly runs it"))
+    config.hook.pytest_deselected(items=list({*items} - {*chosen}))
+    items[:] = chosen
+
+
+def is_in_sample(item):
+    """Return whether a test runs each time: not for minutes, nor as one of too many cases.
+
+    Each value of a parameter runs with some of the others, if these have `n` values or more.
+    """
+    marker = item.get_closest_marker("sampled")
+    if marker is None:
+        return item.get_closest_marker("nightly") is None
+    number, *names = marker.args
+    return sum(item.callspec.indices[name] for name in names) % number == 0
 
 
 @pytest.hookimpl(optionalhook=True)

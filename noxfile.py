@@ -190,7 +190,8 @@ def cuda(session: nox.Session) -> None:
     environment = cuda_compiler(session)
     session.install(f"./{CORE}", f"./{DECODE}", emulated_cuda_wheel(session))
     only = ["--backend=cuda", "--require-backend=cuda", "--pages=cuda", NO_LEVELS]
-    everything = [CONFORMANCE, GPU_CHECK, BLOCKS, CUDA]
+    # A wheel for GPUs takes a minute to compile.
+    everything = [CONFORMANCE, BLOCKS, CUDA, f"--ignore={WHEEL_TESTS}"]
     session.run("pytest", *BY_GROUP, *only, *(session.posargs or everything), env=environment)
     if not session.posargs:
         session.run("pytest", *BY_GROUP, *only, *CONTRACT_OF_EXECUTORS, env=environment)
@@ -242,17 +243,19 @@ def nightly(session: nox.Session) -> None:
     The GPUs, for which the CUDA kernels are compiled and checked, are from old to new. The tests of
     the integration in PyTorch run as on processors with fewer instructions.
     """
-    install_packages(session)
+    install_packages(session, levels="runnable")
     install_group(session, "test", "cuda-test", "peers", "decode")
     install_language_model(session)
     required = ["--require-backend=cpp", "--require-backend=python"]
-    more = ["tests/decode", "packages/tensor-ops-decode", f"{CONFORMANCE}/test_levels.py"]
-    levels = [f"{CPP}/tests/test_{name}.py" for name in ("levels", "decode_attention")]
+    more = ["tests/decode", DECODE, CPP]
     builds = [f"tests/cpp_api/test_{name}.py" for name in ("build_options", "examples")]
-    session.run("pytest", *BY_FILE, *more, *levels, *builds, "--nightly", *required)
+    session.run("pytest", *BY_FILE, *more, *builds, "--nightly", *required)
+    both = [f"--backend={name}" for name in ("python", "cpp")]
+    session.run("pytest", *PARALLEL, CONFORMANCE, *both, "--nightly", *required)
     session.install(f"./{TORCH}", *requirements("test", "peers", "onnx"))
-    of_torch = [f"{TORCH}/tests/{name}" for name in ("modules/test_bits.py", "decoding")]
-    session.run("pytest", *PARALLEL, *of_torch, "--nightly")
+    session.run("pytest", *PARALLEL, TORCH, DEVICES, "--nightly")
+    only = ["--backend=torch", "--require-backend=torch"]
+    session.run("pytest", *PARALLEL, CONFORMANCE, NO_LEVELS, *only, "--nightly")
     for processor in lesser_processors(session):
         session.run("pytest", *PARALLEL, TORCH, DEVICES, env=processor)
     properties = f"{CONFORMANCE}/test_properties.py"
@@ -261,10 +264,12 @@ def nightly(session: nox.Session) -> None:
     compiled = [WHEEL_TESTS, f"{CUDA}/tests/test_decode_machine_code.py"]
     session.run("pytest", "-q", *compiled, "--nightly", env=cuda_compiler(session) | gpus)
     session.install(emulated_cuda_wheel(session))
-    more = [TENTH_OP, *(f"{CUDA}/tests/test_{name}.py" for name in ("row_lengths", "row_range"))]
-    session.run("pytest", *PARALLEL, *more, "--nightly", "--require-backend=cuda")
+    on_cuda = [TENTH_OP, CONFORMANCE, GPU_CHECK, CUDA, NO_LEVELS, f"--ignore={WHEEL_TESTS}"]
+    only = ["--nightly", "--backend=cuda", "--require-backend=cuda"]
+    session.run("pytest", *BY_GROUP, *on_cuda, *only, env=cuda_compiler(session))
     opencl_driver(session)
-    session.run("pytest", *BY_GROUP, OPENCL, "--nightly", "--require-backend=opencl")
+    only = ["--nightly", "--backend=opencl", "--require-backend=opencl"]
+    session.run("pytest", *BY_GROUP, CONFORMANCE, OPENCL, NO_LEVELS, *only)
 
 
 @nox.session

@@ -84,7 +84,7 @@ def run_sanitized(session: nox.Session) -> None:
     for level in cpu_levels(session, environment):
         at_level = environment | {"TENSOR_OPS_CPP_ISA": level}
         session.run(*run, *only, *SAMPLE_OF_NODES, env=at_level)
-    found = ["tests/fuzz/test_found.py", "-k", " or ".join(FUZZED_NATIVE[1:])]
+    found = ["tests/fuzz/test_found.py", "--nightly", "-k", " or ".join(FUZZED_NATIVE[1:])]
     session.run(*run, *found, env=environment)
     for program, patterns in STRESSED.items():
         stress(session, program, patterns)
@@ -95,7 +95,7 @@ def run_sanitized(session: nox.Session) -> None:
     where += [f"{CONFORMANCE}/test_{each}.py" for each in ("samples", "c_interface")]
     only = ["--backend=cuda", "--require-backend=cuda"]
     session.run(*run, *only, *where, env=environment)
-    found = ["tests/fuzz/test_found.py", "-k", "interface"]
+    found = ["tests/fuzz/test_found.py", "--nightly", "-k", "interface"]
     session.run(*run, *found, env=environment | {"FUZZED_BACKEND": "cuda"})
 
 

@@ -42,6 +42,7 @@ def run(op, backend, values, **options):
     return as_tuple(op.public(**values, **options, backend=backend))
 
 
+@pytest.mark.sampled(2, "op", "half")
 def test_op_samples(op, backend, half):
     for sample in op.samples:
         if half not in sample.dtypes:
@@ -52,6 +53,7 @@ def test_op_samples(op, backend, half):
                 check(op, backend, values, run(op, backend, values))
 
 
+@pytest.mark.sampled(2, "op", "half")
 def test_shapes(op, backend, half):
     for shape in shapes_for(op):
         for kwargs in choices(op):
@@ -108,6 +110,7 @@ def test_rows_do_not_depend_on_the_batch(op, backend, half, n):
 
 
 @pytest.mark.parametrize("shape", [(3, 66), (5, 1026), (2, 40000)], ids=str)
+@pytest.mark.sampled(2, "op", "half", "shape")
 def test_float32_values_that_the_half_type_has_leave_the_bits(op, backend, half, shape):
     for kwargs in choices(op):
         same = draw_arguments(op, shape, half, f"bits {shape}") | kwargs

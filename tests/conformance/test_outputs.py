@@ -42,6 +42,7 @@ def guarded(shape, dtype, layout):
     return raw, array[tuple(slice(1, 1 + size) for size in shape)]
 
 
+@pytest.mark.sampled(3, "op", "dtype")
 def test_guard_bands(op, backend, dtype):
     """Not one byte outside of `out` changes."""
     layouts = ("contiguous", "rows", "every second element", "reversed", "Fortran order")
@@ -127,6 +128,7 @@ def test_result_is_fresh_and_contiguous(op, backend, dtype):
         assert not any(np.shares_memory(result, value) for value in values.values())
 
 
+@pytest.mark.sampled(3, "op", "dtype")
 def test_rows_do_not_depend_on_the_batch(op, backend, dtype):
     """The bits of a row are the same alone, in any batch, and at any address."""
     for n in (2, 64, 1000, 4096):

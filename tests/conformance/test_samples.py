@@ -38,6 +38,7 @@ def test_op_samples(op, backend, dtype):
             check(op, backend, values, run(op, backend, values))
 
 
+@pytest.mark.sampled(2, "op", "dtype")
 def test_shapes(op, backend, dtype):
     for shape in shapes_for(op):
         for kwargs in choices(op):

@@ -46,6 +46,7 @@ def test_eight_python_threads(op, backend):
 
 
 @pytest.mark.parametrize("shape", [(1, 1 << 18), (257, 4096), (3, 66), (100_000, 4)], ids=str)
+@pytest.mark.sampled(2, "op", "dtype", "shape")
 def test_number_of_threads_leaves_the_bits(op, backend, dtype, shape):
     function = getattr(backends.load(backend).module, op.name)
     if "num_threads" not in inspect.signature(function).parameters:
@@ -59,6 +60,7 @@ def test_number_of_threads_leaves_the_bits(op, backend, dtype, shape):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.sampled(2, "op")
 def test_fork_after_use(op, backend):
     values = draw_arguments(op, (512, 4096), "float32", "fork")
     wanted = run(op, backend, values)

@@ -46,6 +46,7 @@ def test_found(target, path):
     target(path.parent.name)(path.read_bytes())
 
 
+@pytest.mark.sampled(3, "name")
 @pytest.mark.parametrize("name", [*NEEDED, "configuration", "selections", "command"])
 def test_any(target, name):
     draw = random.Random(name)

@@ -118,6 +118,7 @@ def expected(heads, kv_heads, size, dtype, window, table):
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.sampled(3, "case")
 def test_several_ranges(case, request):
     heads, kv_heads, size, dtype, _, window = case
     program, table = attention(*case), table_of(heads, kv_heads, size)
@@ -137,6 +138,7 @@ def test_several_ranges(case, request):
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
+@pytest.mark.sampled(2, "sizes", "dtype", "window")
 def test_pages_of_any_size_keep_the_bits(sizes, dtype, window, request):
     table = table_of(*sizes)
     bits = attended(attention(*sizes, dtype, 16, window), table, 2, 90)

@@ -128,6 +128,7 @@ class Sub(np.ndarray):
         lambda y: [y],
     ],
 )
+@pytest.mark.sampled(3, "use")
 def test_memory_in_use(use):
     y = result()
     place = address(y)

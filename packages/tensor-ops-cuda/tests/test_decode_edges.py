@@ -70,12 +70,14 @@ def check_attention(case, steps):
 
 
 @pytest.mark.parametrize("name", ATTENTION)
+@pytest.mark.sampled(2, "name")
 def test_attention_at_the_edges(name):
     one = [([0, 1], [0, 0], [0]), ([2], [0], [])]
     check_attention(ATTENTION[name], [*one, *STEPS])
 
 
 @pytest.mark.parametrize("name", LONG)
+@pytest.mark.sampled(2, "name")
 def test_attention_around_a_span(name):
     check_attention(LONG[name], AROUND_A_SPAN)
 

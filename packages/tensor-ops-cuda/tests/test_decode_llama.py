@@ -65,6 +65,7 @@ def test_tokens_are_those_of_the_reference(kind):
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.sampled(2, "name")
 def test_models_of_all_shapes(name):
     llama = MODELS[name]
     length = 2 * SPAN + 9 if llama.length > 2 * SPAN else 11
@@ -79,6 +80,7 @@ def test_models_of_all_shapes(name):
 
 
 @pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.sampled(3, "kind")
 def test_a_request_has_the_same_bits_whoever_computes_it(kind, block_counts, each_order):
     llama = Llama(kind)
     alone = answer(llama, num_workers=3)

@@ -8,9 +8,9 @@ import pytest
 from decode_cuda import kernel, machine_code
 from decode_cuda.gpus import GPUS
 
-# Ampere and Hopper: the source is the same for the others, and each is as long to compile.
+# Hopper: the source is the same for the others, and each is as long to compile.
 ARCHITECTURES = [
-    pytest.param(each, marks=[] if each in (80, 90) else pytest.mark.nightly)
+    pytest.param(each, marks=[] if each == 90 else pytest.mark.nightly)
     for each in kernel.ARCHITECTURES
 ]
 # Instructions of a warp for 1024 bytes of weights.

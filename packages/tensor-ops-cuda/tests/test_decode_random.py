@@ -105,6 +105,7 @@ class RandomProgram:
         return self.made.builder.program(given), self.made.tensors
 
 
+@pytest.mark.sampled(2, "seed")
 @pytest.mark.parametrize("seed", range(20))
 def test_a_random_program(seed):
     program, tensors = RandomProgram(seed).program()

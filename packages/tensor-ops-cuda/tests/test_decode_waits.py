@@ -38,6 +38,7 @@ def test_all_waits_are_known():
 
 
 @pytest.mark.parametrize("wait", WAITS)
+@pytest.mark.sampled(3, "wait")
 def test_without_a_wait_results_are_wrong(wait, runtime):
     right = found(runtime)
     assert isinstance(right, list)

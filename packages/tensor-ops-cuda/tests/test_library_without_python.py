@@ -16,6 +16,7 @@ ONE_OP = ["-DTENSOR_OPS_CUDA_EMULATION=ON", "-DTENSOR_OPS_CUDA_OPS=silu"]
 QUICK = ["-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG="]
 
 pytestmark = [
+    pytest.mark.nightly,
     pytest.mark.compiles,
     pytest.mark.unsanitized(reason="it builds a library of its own"),
 ]

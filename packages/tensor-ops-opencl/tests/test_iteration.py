@@ -33,6 +33,7 @@ def run(name, values):
 
 
 @pytest.mark.parametrize(("name", "dtype"), NAMES_AND_DTYPES)
+@pytest.mark.sampled(4, "name")
 def test_lanes_share_rows(gpu, name, dtype):
     for shape in SHAPES:
         for values in calls(name, shape, dtype):
@@ -49,12 +50,14 @@ def test_the_device_limits_groups(use_device, name, most):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", OPS)
+@pytest.mark.sampled(2, "name", "dtype")
 def test_samples(gpu, name, dtype):
     for values in samples(name, dtype):
         check(name, values, run(name, values))
 
 
 @pytest.mark.parametrize(("name", "dtype"), NAMES_AND_DTYPES)
+@pytest.mark.sampled(4, "name")
 def test_split_rows(gpu, name, dtype):
     for values in calls(name, (2, LONGEST_WHOLE_ROW + 4098), dtype):
         check(name, values, run(name, values))
@@ -62,6 +65,7 @@ def test_split_rows(gpu, name, dtype):
 
 @pytest.mark.parametrize("kind", ["cpu", "gpu"])
 @pytest.mark.parametrize("name", with_argument("elements"))
+@pytest.mark.sampled(2, "name", "kind")
 def test_signs_of_zeros_where_the_device_does_not_round_quotients(use_device, name, kind):
     use_device(kind=kind, max_work_group_size=64, rounds_division=False)
     for dtype in DTYPES:

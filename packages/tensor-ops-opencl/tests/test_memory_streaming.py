@@ -8,6 +8,7 @@ import tensor_ops_opencl
 
 
 @pytest.mark.parametrize(("name", "dtype"), NAMES_AND_DTYPES)
+@pytest.mark.sampled(4, "name")
 def test_the_same_bits(name, dtype, device, use_device):
     if device.kind != "cpu":
         pytest.skip("only CPUs have results streamed")

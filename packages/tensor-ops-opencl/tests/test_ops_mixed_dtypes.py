@@ -100,6 +100,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("name", MIXED)
+@pytest.mark.sampled(2, "name", "half", "laid_out")
 def test_bounds_and_bits(name, half, laid_out):
     """Results are within the bounds; float32 values that the half type has leave the bits."""
     for shape in laid_out:
@@ -132,6 +133,7 @@ def test_arrays_that_repeat_one_element(name, half, device):
 
 
 @pytest.mark.parametrize("name", MIXED)
+@pytest.mark.sampled(2, "name", "half", "laid_out")
 def test_in_place(name, half, laid_out):
     for shape in laid_out[1::2]:
         for values in mixed_calls(name, shape, half):

@@ -109,6 +109,7 @@ def test_two_matrices_of_a_model_that_says_it_has_one_are_both_used(tmp_path):
     assert np.abs(of_the_engine(tmp_path) - right).max() < BOUND
 
 
+@pytest.mark.sampled(2, "family")
 def test_biases_that_the_configuration_does_not_promise_are_not_used(tmp_path, family):
     settings, tensors = saved(made(family), tmp_path)
     draw = torch.Generator().manual_seed(0)

@@ -62,6 +62,7 @@ def differences(folder, settings, grid):
     return wrong
 
 
+@pytest.mark.sampled(2, "saved")
 def test_listed_types_of_layers_decide_on_windows(saved):
     family, folder, settings = saved
     values = {"layer_types": TYPES} | WINDOWS.get(family, {})
@@ -69,6 +70,7 @@ def test_listed_types_of_layers_decide_on_windows(saved):
     assert differences(folder, settings, grid) == []
 
 
+@pytest.mark.sampled(2, "saved")
 def test_a_base_may_be_null_where_no_layer_reads_it(saved):
     _, folder, settings = saved
     grid = [

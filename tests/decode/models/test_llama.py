@@ -31,6 +31,7 @@ def model(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("num_workers", [1, 2])
+@pytest.mark.sampled(2, "model", "backend", "num_workers")
 def test_greedy_tokens_are_those_of_transformers(model, backend, num_workers):
     folder, prompts, right = model
     with open_kernel(

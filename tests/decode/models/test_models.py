@@ -37,6 +37,7 @@ def some_prompts():
     return [draw.integers(0, 331, length).tolist() for length in PROMPT_LENGTHS]
 
 
+@pytest.mark.sampled(2, "model", "backend")
 def test_greedy_tokens_are_those_of_transformers(model, backend):
     files, prompts, right = model
     for file in files:
@@ -45,6 +46,7 @@ def test_greedy_tokens_are_those_of_transformers(model, backend):
             assert_same(greedy(kernel, prompts), right)
 
 
+@pytest.mark.sampled(2, "backend")
 def test_alone_and_together_bits_are_the_same(model, backend):
     (folder, *_), prompts, _ = model
     with open_kernel(folder, backend=backend) as kernel:

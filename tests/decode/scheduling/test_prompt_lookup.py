@@ -27,6 +27,7 @@ def load(folder, backend):
 
 
 @pytest.mark.parametrize("settings", [GREEDY, SAMPLED, GREEDY | TWO_TOKENS, SAMPLED | TWO_TOKENS])
+@pytest.mark.sampled(2, "backend", "settings")
 def test_answers_are_those_without_guesses(load, settings):
     expected = load(0).generate(PROMPTS, **settings)
     guessing = load(4)

@@ -42,6 +42,7 @@ def answer(kernel, prompt, count):
     return kernel.tokens(request)[:count], np.array(kernel.logits(request))
 
 
+@pytest.mark.sampled(2, "folder", "backend")
 def test_requests_that_join_and_leave_have_the_bits_of_each_alone(kernel):
     draw = np.random.default_rng(5)
     waiting = [

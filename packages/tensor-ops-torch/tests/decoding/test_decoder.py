@@ -56,6 +56,7 @@ def assert_same(model, fast, bound):
 
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
 @pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.sampled(2, "family", "tied")
 def test_greedy_tokens_are_those_of_transformers(family, tied):
     model = small_model(family, tied=tied, seed=1)
     with decoder(model, max_seq_length=128) as fast:

@@ -231,6 +231,7 @@ def test_the_op_runs_for_every_batch(name):
 
 
 @pytest.mark.parametrize("name", OP)
+@pytest.mark.sampled(2, "name")
 def test_rows_with_the_kernels(name, threads, sampled):
     for module, n, dtype in modules_of(name, sampled=sampled):
         x = rows_of(n, dtype)
@@ -244,6 +245,7 @@ def test_rows_with_the_kernels(name, threads, sampled):
 
 
 @pytest.mark.parametrize("name", OP)
+@pytest.mark.sampled(2, "name")
 def test_rows_with_python(name, sampled):
     for module, n, dtype in modules_of(name, sampled=sampled):
         x = rows_of(n, dtype)[:ROWS_OF_PYTHON]

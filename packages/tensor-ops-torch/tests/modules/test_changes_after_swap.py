@@ -110,6 +110,7 @@ def test_a_change_takes_effect(name, monkeypatch):
 
 
 @pytest.mark.parametrize(("name", "call"), COMPILED)
+@pytest.mark.sampled(2, "name")
 def test_a_change_takes_effect_where_it_is_compiled(name, call, monkeypatch):
     make, change = EVERY[name]
     with monkeypatch.context() as patch:

@@ -203,6 +203,7 @@ def errors(found, exact):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.sampled(2, "name", "dtype")
 def test_a_step_of_training(name, dtype):
     unswapped, swapped = model_of(name, dtype), model_of(name, dtype)
     exact_one = exact_model(name, dtype)

@@ -48,6 +48,7 @@ class TestOfFloat64:
         ],
         ids=["jacfwd", "hessian", "reverse over forward", "forward twice", "third"],
     )
+    @pytest.mark.sampled(2, "derived", "transform")
     def test_transforms(self, derived, transform):
         operator, composed, arrays = derived.operator, derived.composed, derived.arrays()
         arrays = [each.detach() for each in arrays]
