@@ -36,7 +36,8 @@ WORDS = [
     "quant_method", "weight_block_size", "block_structure", "config_groups", "checkpoint_format",
     "conv_L_cache", "conv_bias", "block_multiple_of", "block_ffn_dim_multiplier", "conv",
     "linear_attention", "ssm.inner_size", "linear_num_key_heads", "linear_conv_kernel_dim",
-    "shortconv.l_cache",
+    "shortconv.l_cache", "mamba", "time_step_limit", "mamba_n_heads", "mamba_d_head", "auto",
+    "rope.scaling.finetuned", "position_embedding_type", "layers_block_type",
 ]  # fmt: skip
 GGUF = {
     "embedding_length": 32,
@@ -79,6 +80,12 @@ HUGGING_FACE = {
     "linear_key_head_dim": 8,
     "linear_value_head_dim": 8,
     "full_attention_interval": 2,
+    "shared_intermediate_size": 20,
+    "mamba_n_heads": 4,
+    "mamba_n_groups": 2,
+    "mamba_d_state": 8,
+    "time_step_limit": [0.0, {"__float__": "Infinity"}],
+    "position_embedding_type": "rope",
 }
 GGUF_EXPERTS = {
     "expert_count": 4,

@@ -11,6 +11,7 @@ static_assert(sizeof(AllgatherNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(AttentionNode::Attributes) == 8 * sizeof(std::int64_t));
 static_assert(sizeof(ExpertLinearNode::Attributes) == 3 * sizeof(std::int64_t));
 static_assert(sizeof(GatedDeltaNode::Attributes) == 5 * sizeof(std::int64_t));
+static_assert(sizeof(GatedGroupNormNode::Attributes) == 2 * sizeof(std::int64_t));
 static_assert(sizeof(GatedNormNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(GatedShortConvNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(GeluMulNode::Attributes) == 1 * sizeof(std::int64_t));
@@ -21,6 +22,7 @@ static_assert(sizeof(RouteNode::Attributes) == 7 * sizeof(std::int64_t));
 static_assert(sizeof(ScaleNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(ShortConvNode::Attributes) == 2 * sizeof(std::int64_t));
 static_assert(sizeof(SoftCapNode::Attributes) == 1 * sizeof(std::int64_t));
+static_assert(sizeof(SsmNode::Attributes) == 4 * sizeof(std::int64_t));
 static_assert(sizeof(SwigluClampedNode::Attributes) == 2 * sizeof(std::int64_t));
 
 const std::vector<NodeKind>& node_kinds() {
@@ -97,6 +99,15 @@ const std::vector<NodeKind>& node_kinds() {
       {"order", AttributeType::kChoice, "", kNoLeast, {"grouped", "tiled"}}},
      {CacheForm::kState, {"HD", "E"}},
      {{"H", Relation::kMultipleOf, "G"}}},
+    {"gated_group_norm", kNoTraits,
+     {{"x", "C"},
+      {"gate", "C"}},
+     {{"output", "C"}},
+     {{"weight", WeightForm::kVector, Need::kRequired, "", "C"}},
+     {{"group_size", AttributeType::kInteger, "D", 1.0},
+      {"eps", AttributeType::kNumber, "", 0.0}},
+     {},
+     {{"C", Relation::kMultipleOf, "D"}}},
     {"gated_norm", kNoTraits,
      {{"x", "H"},
       {"gate", "H"}},
@@ -188,6 +199,19 @@ const std::vector<NodeKind>& node_kinds() {
      {{"output", "H"}},
      {},
      {{"cap", AttributeType::kNumber, "", 9.5367431640625e-07}}},
+    {"ssm", kNoTraits,
+     {{"xbc", "HD+2GN"},
+      {"steps", "H"}},
+     {{"output", "HD"}},
+     {{"rate", WeightForm::kVector, Need::kRequired, "", "H"},
+      {"step_bias", WeightForm::kVector, Need::kRequired, "", "H"},
+      {"skip", WeightForm::kVector, Need::kRequired, "", "H"}},
+     {{"num_heads", AttributeType::kInteger, "H", 1.0},
+      {"head_size", AttributeType::kInteger, "D", 1.0},
+      {"num_groups", AttributeType::kInteger, "G", 1.0},
+      {"state_size", AttributeType::kInteger, "N", 1.0}},
+     {CacheForm::kState, {"HD", "N"}},
+     {{"H", Relation::kMultipleOf, "G"}}},
     {"swiglu_clamped", kGate,
      {{"x", "2F"}},
      {{"output", "F"}},

@@ -84,6 +84,16 @@ struct GatedDeltaNode {
   };
 };
 
+struct GatedGroupNormNode {
+  enum Input : std::size_t { kX, kGate };
+  enum Output : std::size_t { kOutput };
+  enum Weight : std::size_t { kWeight };
+  struct Attributes {
+    std::int64_t group_size;
+    double eps;
+  };
+};
+
 struct GatedNormNode {
   enum Input : std::size_t { kX, kGate };
   enum Output : std::size_t { kOutput };
@@ -205,6 +215,18 @@ struct SoftCapNode {
   enum Output : std::size_t { kOutput };
   struct Attributes {
     double cap;
+  };
+};
+
+struct SsmNode {
+  enum Input : std::size_t { kXbc, kSteps };
+  enum Output : std::size_t { kOutput };
+  enum Weight : std::size_t { kRate, kStepBias, kSkip };
+  struct Attributes {
+    std::int64_t num_heads;
+    std::int64_t head_size;
+    std::int64_t num_groups;
+    std::int64_t state_size;
   };
 };
 

@@ -76,9 +76,9 @@ class Reader {
     const Fields limits(json, "limits",
                         {"max_requests", "max_tokens", "max_selected", "max_seq_length",
                          "page_size", "num_pages", "extra_states"});
-    program_.limits = {limits.size("max_requests"),   limits.size("max_tokens"),
-                       limits.size("max_selected"),   limits.size("max_seq_length"),
-                       limits.size("page_size"),      limits.size("num_pages"),
+    program_.limits = {limits.size("max_requests"),      limits.size("max_tokens"),
+                       limits.size("max_selected"),      limits.size("max_seq_length"),
+                       limits.size("page_size"),         limits.size("num_pages"),
                        limits.size_or("extra_states", 0)};
   }
 

@@ -12,8 +12,8 @@ struct Step {
   std::int32_t *tokens, *positions, *slots;  // of each token
   // The states that each token begins with and leaves; negative: that of its slot.
   std::int32_t *state_before, *state_after;
-  std::int32_t* selected;                    // indices of tokens
-  std::int32_t* page_table;                  // of each slot, pages_per_request pages
+  std::int32_t* selected;    // indices of tokens
+  std::int32_t* page_table;  // of each slot, pages_per_request pages
   std::size_t pages_per_request;
   float *temperature, *top_p, *min_p;  // of each slot
   std::int32_t* top_k;

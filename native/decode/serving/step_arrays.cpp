@@ -51,8 +51,7 @@ StepArrays::StepArrays(const Program& program)
       has_samples_ = true;
       num_logits_ = std::min(num_logits_, program.values[node.inputs[0]].columns);
     }
-    has_states_ |=
-        node.cache != kAbsent && program.caches[node.cache].form == CacheForm::kState;
+    has_states_ |= node.cache != kAbsent && program.caches[node.cache].form == CacheForm::kState;
     if (node.cache == kAbsent || !program.caches[node.cache].is_paged) continue;
     reads_pages_ = true;
     const std::size_t window = node.window();

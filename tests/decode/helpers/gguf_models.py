@@ -28,6 +28,7 @@ ARCHITECTURES = {
     "glm4_moe": "glm4moe",
     "gpt_oss": "gpt-oss",
     "granite": "granite",
+    "granitemoehybrid": "granitehybrid",
     "olmo2": "olmo2",
     "olmo3": "olmo2",
     "lfm2": "lfm2",
@@ -37,7 +38,7 @@ ARCHITECTURES = {
     "qwen3_5_moe_text": "qwen35moe",
 }
 # Those whose rows of queries and keys llama.cpp's converter permutes.
-INTERLEAVED = ("llama", "mistral3", "smollm3", "granite")
+INTERLEAVED = ("llama", "mistral3", "smollm3", "granite", "granitehybrid")
 
 
 def write_gguf(model, path, matrices=None, tied="model.embed_tokens.weight"):
@@ -51,7 +52,10 @@ def write_gguf(model, path, matrices=None, tied="model.embed_tokens.weight"):
     writer = gguf.GGUFWriter(path, name)
     # That of LFM2 is adjusted.
     adjusted = model.state_dict().get("model.layers.0.feed_forward.w1.weight")
-    _write_settings(writer, config, config.intermediate_size if adjusted is None else len(adjusted))
+    intermediate = config.intermediate_size if adjusted is None else len(adjusted)
+    if name == "granitehybrid" and not config.num_local_experts:
+        intermediate = config.shared_intermediate_size
+    _write_settings(writer, config, intermediate)
     architecture = next(key for key, value in gguf.MODEL_ARCH_NAMES.items() if value == name)
     names = gguf.get_tensor_name_map(architecture, config.num_hidden_layers)
     ends = {"lm_head.weight", "model.embed_tokens.weight"} if config.tie_word_embeddings else {tied}
@@ -89,18 +93,23 @@ def _tensors(model, matrices):
         if "experts.gate_up_proj" in key:
             halves = (values[:, ::2], values[:, 1::2]) if alternate else np.split(values, 2, axis=1)
             what = "bias" if key.endswith("bias") else "weight"
-            start = key.partition("gate_up_proj")[0]
+            start = key.partition("gate_up_proj")[0].replace("block_sparse_moe", "mlp")
             for part, half in zip(("gate", "up"), halves, strict=True):
                 yield f"{start}{part}_proj.{what}", np.ascontiguousarray(half), kind
             continue
         if key.endswith("in_proj_qkvz.weight"):
             yield from _by_kind(key, values, kind, model.config)
             continue
+        if "shared_mlp" in key or ".mamba." in key:
+            yield from _of_granite4(key, values, kind, model.config)
+            continue
         if key.endswith("conv.conv.weight"):
             values = values[:, 0]
         name = key.replace("down_proj_bias", "down_proj.bias")
         name = name.replace("expert_bias", "expert_bias.bias")
         name = name.replace("e_score_correction_bias", "e_score_correction.bias")
+        name = name.replace("block_sparse_moe.router", "mlp.gate")
+        name = name.replace("block_sparse_moe.experts", "mlp.experts")
         if name.endswith(("experts.down_proj", "sinks")):
             name += ".weight"
         yield name, np.ascontiguousarray(values), kind
@@ -112,17 +121,18 @@ def _write_settings(writer, config, intermediate):
     writer.add_block_count(config.num_hidden_layers)
     writer.add_feed_forward_length(intermediate)
     writer.add_head_count(config.num_attention_heads)
-    if writer.arch in ("lfm2", "lfm2moe"):
-        heads = [config.num_key_value_heads * (each != "conv") for each in config.layer_types]
-        writer.add_head_count_kv(heads)
-        writer.add_shortconv_l_cache(config.conv_L_cache)
+    if writer.arch in ("lfm2", "lfm2moe", "granitehybrid"):
+        of_all = config.num_key_value_heads
+        writer.add_head_count_kv([of_all * (each[:4] == "full") for each in config.layer_types])
     else:
         writer.add_head_count_kv(config.num_key_value_heads)
+    if writer.arch in ("lfm2", "lfm2moe"):
+        writer.add_shortconv_l_cache(config.conv_L_cache)
     if writer.arch == "lfm2moe":
         writer.add_leading_dense_block_count(config.num_dense_layers)
         writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    if hasattr(config, "num_experts_per_tok"):
+    if hasattr(config, "num_experts_per_tok") and getattr(config, "num_local_experts", 1):
         count = "num_experts" if hasattr(config, "num_experts") else "num_local_experts"
         writer.add_expert_count(getattr(config, count))
         writer.add_expert_used_count(config.num_experts_per_tok)
@@ -147,6 +157,14 @@ def _write_settings(writer, config, intermediate):
         writer.add_ssm_inner_size(inner)
         writer.add_full_attention_interval(config.layer_types.index("full_attention") + 1)
         writer.add_rope_dimension_count(int(0.25 * config.head_dim))
+    if writer.arch == "granitehybrid":
+        writer.add_ssm_conv_kernel(config.mamba_d_conv)
+        writer.add_ssm_state_size(config.mamba_d_state)
+        writer.add_ssm_group_count(config.mamba_n_groups)
+        writer.add_ssm_time_step_rank(config.mamba_n_heads)
+        writer.add_ssm_inner_size(config.mamba_expand * config.hidden_size)
+        writer.add_expert_shared_feed_forward_length(config.shared_intermediate_size)
+        writer.add_rope_scaling_finetuned(config.position_embedding_type == "rope")
     if hasattr(config, "shared_expert_intermediate_size"):
         writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
     head_size = getattr(config, "head_dim", None)
@@ -169,7 +187,7 @@ def _write_settings(writer, config, intermediate):
         writer.add_sliding_window(config.sliding_window)
     if config.model_type == "olmo3":
         writer.add_sliding_window_pattern([each[0] == "s" for each in config.layer_types])
-    if writer.arch == "granite":
+    if writer.arch in ("granite", "granitehybrid"):
         writer.add_attention_scale(config.attention_multiplier)
         writer.add_embedding_scale(config.embedding_multiplier)
         writer.add_residual_scale(config.residual_multiplier)
@@ -222,6 +240,30 @@ def _by_kind(key, values, kind, config):
     start = key.partition("in_proj_qkvz")[0]
     yield f"{start}in_proj_qkv.weight", np.concatenate([q, k, v]), kind
     yield f"{start}in_proj_z.weight", np.ascontiguousarray(z), kind
+
+
+def _of_granite4(key, values, kind, config):
+    """Yield a tensor of Granite 4's state space models, or of the MLP of every token."""
+    start, _, part = key.rpartition("shared_mlp.")
+    if part.startswith("input_linear"):
+        for what, half in zip(("gate", "up"), np.split(values, 2), strict=True):
+            module = "shared_expert" if config.num_local_experts else "mlp"
+            yield f"{start}mlp.{module}.{what}_proj.weight".replace("mlp.mlp", "mlp"), half, kind
+        return
+    if part.startswith("output_linear"):
+        module = "shared_expert." if config.num_local_experts else ""
+        yield f"{start}mlp.{module}down_proj.weight", values, kind
+        return
+    part = key.rpartition("mamba.")[2]
+    if part == "conv1d.weight":
+        values = values[:, 0]
+    elif part == "A_log":
+        values = -np.exp(values)
+    elif part == "norm.weight":
+        values = values.reshape(config.mamba_n_groups, -1)
+    if part in ("A_log", "D"):
+        values = values[:, np.newaxis]
+    yield key, np.ascontiguousarray(values), kind
 
 
 def _linear_attention(key, values, config):

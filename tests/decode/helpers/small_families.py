@@ -293,6 +293,36 @@ MODELS |= {
         },
     ),
 }
+STATE_SPACE = {
+    **PAD,
+    "num_hidden_layers": 4,
+    "layer_types": ["linear_attention", "full_attention", "linear_attention", "linear_attention"],
+    "shared_intermediate_size": 60,
+    "intermediate_size": 28,
+    "num_local_experts": 0,
+    "mamba_n_heads": 8,
+    "mamba_d_state": 10,
+    "embedding_multiplier": 3.5,
+    "residual_multiplier": 0.22,
+    "attention_multiplier": 0.31,
+    "logits_scaling": 2.5,
+}
+MODELS |= {
+    "Granite 4": ("GraniteMoeHybrid", 0, {**STATE_SPACE, "tie_word_embeddings": False}),
+    "Granite 4 MoE": (
+        "GraniteMoeHybrid",
+        0,
+        {
+            **STATE_SPACE,
+            "num_local_experts": 5,
+            "num_experts_per_tok": 2,
+            "mamba_n_groups": 2,
+            "position_embedding_type": "rope",
+            "mamba_d_conv": 3,
+            "mamba_conv_bias": False,
+        },
+    ),
+}
 # Their GGUF files do not have the window or the factor of experts, or cannot say which layers have
 # experts.
 ONLY_SAFETENSORS = (
@@ -321,7 +351,8 @@ def small_model(name, **changed):
     model_class = getattr(transformers, f"{family.removesuffix('Text')}ForCausalLM")
     model = model_class._from_config(config, attn_implementation="eager").eval()
     for key, parameter in model.named_parameters():
-        if key.endswith(("norm.weight", "bias", "sinks")):  # which begin as all ones or zeros
+        # Which begin as all ones or zeros, or as numbers in a row.
+        if key.endswith(("norm.weight", "bias", "sinks", "mamba.D", "A_log")):
             parameter.data.add_(torch.randn_like(parameter), alpha=0.2)
     for key, buffer in model.named_buffers():
         if key.endswith("bias"):

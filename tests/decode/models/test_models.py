@@ -13,6 +13,7 @@ from greedy_models import assert_same, expected, greedy, open_kernel
 from small_families import MODELS, ONLY_SAFETENSORS, small_model
 
 PROMPT_LENGTHS = (3, 17)
+MLPS = ("mlp", "block_sparse_moe", "feed_forward", "shared_mlp")
 
 
 @pytest.fixture(scope="module", params=MODELS, ids=lambda name: name.replace(" ", "-"))
@@ -72,9 +73,9 @@ def test_only_attention_of_the_last_layer_is_of_all_tokens(model):
     last = max(int(name.split(".")[2]) for name in of_all if ".layers." in name)
     in_last = {name.split(".")[3] for name in of_all if f".layers.{last}." in name}
     attention = {"input_layernorm", "self_attn", "post_attention_layernorm"}
-    # Convolutions and linear attention change a state at each token.
-    assert in_last <= {*attention, "operator_norm", "conv", "linear_attn"}
-    mlps = [f".layers.{last}.{name}." for name in ("mlp", "block_sparse_moe", "feed_forward")]
+    # What these have instead of attention changes a state at each token.
+    assert in_last <= {*attention, "operator_norm", "conv", "linear_attn", "mamba"}
+    mlps = [f".layers.{last}.{name}." for name in MLPS]
     assert any(mlp in name for name in program.tensors for mlp in mlps)
 
 

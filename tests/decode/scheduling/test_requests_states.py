@@ -14,7 +14,7 @@ from tensor_ops_decode.executors.memory_plan import cache_bytes
 from tensor_ops_decode.executors.sources import TensorArrays
 from tensor_ops_decode.scheduling.requests import Requests
 
-FAMILIES = ("LFM2", "LFM2 MoE", "Qwen 3.5", "Qwen 3.5 MoE")
+FAMILIES = ("LFM2", "LFM2 MoE", "Qwen 3.5", "Qwen 3.5 MoE", "Granite 4")
 SLOTS, WORDS = 3, 331
 
 

@@ -14,7 +14,7 @@ OPTIONS = {"max_num_batched_requests": 4, "max_num_batched_tokens": 24, "page_si
 DRAW = np.random.default_rng(3)
 SYSTEM = DRAW.integers(0, WORDS, 22).tolist()  # five pages, and two tokens
 PROMPTS = [SYSTEM + DRAW.integers(0, WORDS, count).tolist() for count in (9, 3, 17, 1)]
-FAMILIES = ("LFM2", "Qwen 3.5", "Qwen 3.5 MoE")
+FAMILIES = ("LFM2", "Qwen 3.5", "Qwen 3.5 MoE", "Granite 4")
 
 
 class Counting:
@@ -244,7 +244,7 @@ def test_they_take_the_memory_that_is_stated(opened):
 
 def random_hybrid(draw, folder):
     """Write a small model of a random family with states, of random layers and sizes."""
-    family = draw.choice([*FAMILIES, "LFM2 MoE", "Qwen 3 Next"])
+    family = draw.choice([*FAMILIES, "LFM2 MoE", "Qwen 3 Next", "Granite 4 MoE"])
     states = "conv" if family.startswith("LFM2") else "linear_attention"
     count = int(draw.integers(2, 5))
     layers = draw.choice([states, "full_attention"], count).tolist()
@@ -257,6 +257,14 @@ def random_hybrid(draw, folder):
         changed["full_attn_idxs"] = [i for i, each in enumerate(layers) if each != states]
     if states == "conv":
         changed["conv_L_cache"] = int(draw.integers(2, 6))
+    elif family.startswith("Granite"):
+        groups = int(draw.choice([1, 2, 3]))
+        changed |= {
+            "mamba_n_groups": groups,
+            "mamba_n_heads": 6 * int(draw.choice([1, 2, 4])),
+            "mamba_d_state": int(draw.integers(2, 17)),
+            "mamba_d_conv": int(draw.integers(2, 6)),
+        }
     else:
         keys = int(draw.integers(1, 4))
         changed |= {

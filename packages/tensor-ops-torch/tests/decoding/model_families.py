@@ -30,6 +30,13 @@ YARN = {
     "factor": 4.0,
     "original_max_position_embeddings": 32,
 }
+STATE_SPACE = {
+    "layer_types": ["linear_attention", "full_attention"],
+    "shared_intermediate_size": 60,
+    "num_local_experts": 0,
+    "mamba_n_heads": 8,
+    "mamba_d_state": 10,
+}
 # The class of a model, and its settings.
 FAMILIES = {
     "Llama": ("Llama", {}),
@@ -127,6 +134,8 @@ FAMILIES = {
             "logits_scaling": 2.5,
         },
     ),
+    "Granite 4": ("GraniteMoeHybrid", STATE_SPACE),
+    "Granite 4 MoE": ("GraniteMoeHybrid", {**STATE_SPACE, "num_local_experts": 4}),
     "OLMo 2": ("Olmo2", {}),
     "OLMo 3": (
         "Olmo3",

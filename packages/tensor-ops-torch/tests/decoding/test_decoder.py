@@ -70,6 +70,7 @@ a_family_in_bfloat16 = pytest.mark.parametrize(
     [
         pytest.param(name, marks=[] if name in ("Llama", "Gemma 2") else [pytest.mark.nightly])
         for name in FAMILIES
+        if "MoE" not in name  # whose choice of experts depends on what is rounded
     ],
 )
 

@@ -57,7 +57,8 @@ struct Executable::Layout {
   // Vectors and tables: the tensors of a slot lie one behind the other.
   std::map<std::vector<std::size_t>, std::size_t> parameters;
   std::vector<CacheMemory> caches;
-  std::size_t parameter_bytes = 0, cache_bytes = 0, state_bytes = 0;  // the states are among the caches
+  std::size_t parameter_bytes = 0, cache_bytes = 0,
+              state_bytes = 0;  // the states are among the caches
   std::size_t offset_of_caches[kCacheGroups] = {};
   Scratch scratch;
 

@@ -5,6 +5,7 @@
 // alone. A row of the state is read twice for a token, the second time from a near cache.
 #include "decode/executor/node.h"
 #include "decode/kernels/sigmoid_of.h"
+#include "decode/kernels/softplus.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
@@ -39,8 +40,6 @@ void normalise(const float* x, std::size_t n, float factor, float* to) {
 #pragma omp simd
   for (std::size_t i = 0; i < n; ++i) to[i] = x[i] * scale;
 }
-
-float softplus(float x) { return x > 20 ? x : __builtin_log1pf(__builtin_expf(x)); }
 
 void run_gated_delta(const decode::Share& share) {
   const auto of = share.attributes_as<GatedDeltaNode::Attributes>();

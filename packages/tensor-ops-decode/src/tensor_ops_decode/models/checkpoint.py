@@ -8,7 +8,14 @@ from tensor_ops_decode.models.rope import Rope, gguf_rope, hugging_face_rope
 from tensor_ops_decode.models.settings import ModelSettings
 from tensor_ops_decode.weights import FileFormatError, Weights
 
-__all__ = ["DEFAULTS", "gguf_decoder", "hugging_face_decoder", "layer_ropes", "layer_windows"]
+__all__ = [
+    "DEFAULTS",
+    "attention_layers",
+    "gguf_decoder",
+    "hugging_face_decoder",
+    "layer_ropes",
+    "layer_windows",
+]
 
 #: What most configurations of transformers say where config.json does not; families differ in some.
 DEFAULTS: dict[str, Any] = {
@@ -106,6 +113,22 @@ def hugging_face_decoder(
         "biases": _promised_biases(files, settings, bias_flags, names),
     }
     return Decoder(**(fields | given))
+
+
+def attention_layers(settings: ModelSettings) -> tuple[ModelSettings, tuple[bool, ...]]:
+    """Return which layers of a GGUF file have attention, those with heads of keys and values.
+
+    The settings, which have a number for each layer, are returned with the one of these.
+    """
+    layers, heads = settings.size("block_count"), settings.values.get("attention.head_count_kv")
+    of_layers = heads if isinstance(heads, list) else [heads] * layers
+    if len(of_layers) != layers or len({*map(repr, of_layers)} - {"0"}) != 1:
+        raise FileFormatError(
+            f"{settings.where}: attention.head_count_kv must have one number for the layers with "
+            f"attention and 0 for each of the others, of {layers}, got {heads!r:.80}"
+        )
+    values = {**settings.values, "attention.head_count_kv": max(of_layers, key=repr)}
+    return ModelSettings(settings.where, values), tuple(each != 0 for each in of_layers)
 
 
 def layer_windows(settings: ModelSettings, is_windowed: Callable[[int], bool]) -> tuple[int, ...]:

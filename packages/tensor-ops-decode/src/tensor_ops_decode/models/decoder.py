@@ -9,6 +9,7 @@ from tensor_ops_decode.models.delta_attention import DeltaAttention
 from tensor_ops_decode.models.experts import Experts
 from tensor_ops_decode.models.rope import Rope
 from tensor_ops_decode.models.settings import ModelSettings
+from tensor_ops_decode.models.state_space import StateSpace
 from tensor_ops_decode.program import Cache, Limits, Program, State, Tensor
 from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.weights import FileFormatError, Weights
@@ -99,6 +100,9 @@ class Decoder:
         Empty where all layers have attention.
     delta : DeltaAttention or None
         Its names begin with ``delta_``; ``delta_decay`` and ``delta_bias`` are whole names.
+    state_space : StateSpace or None
+        Its names begin with ``ssm_``; ``ssm_rate``, ``ssm_step_bias`` and ``ssm_skip`` are whole
+        names.
     gates_attention : bool
         Whether the matrix of queries has rows for gates of what is attended to, behind those of
         each head.
@@ -133,6 +137,7 @@ class Decoder:
     experts: Experts | None = None
     kept_rows: tuple[int, ...] = ()
     delta: DeltaAttention | None = None
+    state_space: StateSpace | None = None
     gates_attention: bool = False
     further_layers: int = 0
     norms_rows: bool = False
@@ -227,6 +232,8 @@ class _Assembly:
             kept = decoder.kept_rows[layer] if decoder.kept_rows else 0
             if decoder.delta is not None and decoder.delta.layers[layer]:
                 x = self.delta_attention(layer, x, decoder.delta)
+            elif decoder.state_space is not None and decoder.state_space.layers[layer]:
+                x = self.state_space(layer, x, decoder.state_space)
             else:
                 x = self.convolution(layer, x, kept) if kept else self.attention(layer, x)
             if layer + 1 == decoder.layers:
@@ -366,12 +373,7 @@ class _Assembly:
             output=f"{prefix}convolved",
         )
         names = {"rate": "delta_decay", "rate_bias": "delta_bias"}
-        rates = {
-            slot: self.tensor(
-                self.whole_name(role, layer), (of.heads,), self.decoder.transforms.get(role, ())
-            )
-            for slot, role in names.items()
-        }
+        rates = {slot: self.vector(role, layer, of.heads) for slot, role in names.items()}
         state = self.builder.cache(f"{prefix}state", State(of.heads * of.key_size, of.value_size))
         attributes = {
             "key_heads": of.key_heads,
@@ -393,6 +395,48 @@ class _Assembly:
         y = add("gated_norm", {"x": y, "gate": gate}, norm, eps, output=f"{prefix}delta_norm")
         projection = self.linear("delta_out", {"delta_out": hidden}, layer, values)
         return self.added(y, projection, x, layer, "attention_post_norm", "attended")
+
+    def state_space(self, layer: int, x: str, of: StateSpace) -> str:
+        """Add a state space model: its states are rows of a convolution, and a matrix per head."""
+        add, hidden, prefix = self.builder.add, self.decoder.hidden, f"layer.{layer}."
+        inner = of.heads * of.head_size
+        columns = inner + 2 * of.groups * of.state_size
+        normed = self.normalised("attention_norm", x, layer, f"{prefix}attention_norm")
+        names = ("ssm_gate", "ssm_xbc", "ssm_steps")
+        matrices = self.row_blocks("ssm_in", layer, 1, (inner, columns, of.heads))
+        gate, xbc, steps = (
+            add("linear", {"x": normed}, {"weight": [matrix]}, output=f"{prefix}{name}")
+            for name, matrix in zip(names, matrices, strict=True)
+        )
+        name, shape = self.name("ssm_conv", layer), (columns * (of.kept + 1),)
+        weights = {"weight": self.tensor(name, shape, ("flatten",))}
+        if of.has_bias:
+            weights["bias"] = self.tensor(self.name("ssm_conv", layer, "bias"), (columns,))
+        kept = self.builder.cache(f"{prefix}kept", State(of.kept, columns))
+        attributes = {"kept": of.kept, "activation": "silu", "cache": kept}
+        xbc = add("short_conv", {"x": xbc}, weights, attributes, output=f"{prefix}convolved")
+        roles = {"rate": "ssm_rate", "step_bias": "ssm_step_bias", "skip": "ssm_skip"}
+        vectors = {slot: self.vector(role, layer, of.heads) for slot, role in roles.items()}
+        attributes = {
+            "num_heads": of.heads,
+            "head_size": of.head_size,
+            "num_groups": of.groups,
+            "state_size": of.state_size,
+            "cache": self.builder.cache(f"{prefix}state", State(inner, of.state_size)),
+        }
+        inputs = {"xbc": xbc, "steps": steps}
+        y = add("ssm", inputs, vectors, attributes, output=f"{prefix}ssm")
+        norm = {"weight": self.tensor(self.name("ssm_norm", layer), (inner,), ("flatten",))}
+        attributes = {"group_size": inner // of.groups, "eps": self.decoder.eps}
+        inputs = {"x": y, "gate": gate}
+        y = add("gated_group_norm", inputs, norm, attributes, output=f"{prefix}ssm_norm")
+        projection = self.linear("ssm_out", {"ssm_out": hidden}, layer, inner)
+        return self.added(y, projection, x, layer, "attention_post_norm", "attended")
+
+    def vector(self, role: str, layer: int, length: int) -> str:
+        """Return a vector whose name is whole."""
+        transforms = self.decoder.transforms.get(role, ())
+        return self.tensor(self.whole_name(role, layer), (length,), transforms)
 
     def row_blocks(self, role: str, layer: int, count: int, sizes: Sequence[int]) -> list[str]:
         """Split a matrix whose rows repeat blocks of these sizes; return the part of each size."""

@@ -3,7 +3,12 @@
 import functools
 from typing import Any
 
-from tensor_ops_decode.models.checkpoint import DEFAULTS, gguf_decoder, hugging_face_decoder
+from tensor_ops_decode.models.checkpoint import (
+    DEFAULTS,
+    attention_layers,
+    gguf_decoder,
+    hugging_face_decoder,
+)
 from tensor_ops_decode.models.decoder import GGUF_NAMES, HUGGING_FACE_NAMES, Decoder, Family
 from tensor_ops_decode.models.experts import (
     GGUF_EXPERTS,
@@ -80,16 +85,8 @@ _EPS = 1e-6
 
 
 def _gguf(files: Weights, settings: ModelSettings, *, is_mixture: bool) -> Decoder:
-    layers, heads = settings.size("block_count"), settings.values.get("attention.head_count_kv")
-    of_layers = heads if isinstance(heads, list) else [heads] * layers
-    if len(of_layers) != layers or len({*map(repr, of_layers)} - {"0"}) != 1:
-        raise FileFormatError(
-            f"{settings.where}: attention.head_count_kv must have one number for the layers with "
-            f"attention and 0 for each of the others, of {layers}, got {heads!r:.80}"
-        )
-    kept = settings.size("shortconv.l_cache") - 1
-    values = {**settings.values, "attention.head_count_kv": max(of_layers, key=repr)}
-    settings = ModelSettings(settings.where, values)
+    settings, has_attention = attention_layers(settings)
+    layers, kept = len(has_attention), settings.size("shortconv.l_cache") - 1
     given: dict[str, Any] = {}
     if is_mixture:
         settings.require("expert_gating_func", 2)
@@ -108,7 +105,7 @@ def _gguf(files: Weights, settings: ModelSettings, *, is_mixture: bool) -> Decod
         settings,
         names=_GGUF | {"norm": norm},
         windows=(window,) * layers,
-        kept_rows=_kept(settings, kept, [each == 0 for each in of_layers]),
+        kept_rows=_kept(settings, kept, [not each for each in has_attention]),
         **given,
     )
 
