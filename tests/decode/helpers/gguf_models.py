@@ -52,10 +52,7 @@ def write_gguf(model, path, matrices=None, tied="model.embed_tokens.weight"):
     writer = gguf.GGUFWriter(path, name)
     # That of LFM2 is adjusted.
     adjusted = model.state_dict().get("model.layers.0.feed_forward.w1.weight")
-    intermediate = config.intermediate_size if adjusted is None else len(adjusted)
-    if name == "granitehybrid" and not config.num_local_experts:
-        intermediate = config.shared_intermediate_size
-    _write_settings(writer, config, intermediate)
+    _write_settings(writer, config, config.intermediate_size if adjusted is None else len(adjusted))
     architecture = next(key for key, value in gguf.MODEL_ARCH_NAMES.items() if value == name)
     names = gguf.get_tensor_name_map(architecture, config.num_hidden_layers)
     ends = {"lm_head.weight", "model.embed_tokens.weight"} if config.tie_word_embeddings else {tied}

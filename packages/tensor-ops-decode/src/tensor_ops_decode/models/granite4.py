@@ -95,15 +95,13 @@ def _gguf(files: Weights, settings: ModelSettings) -> Decoder:
             has_bias=any(name.endswith(".ssm_conv1d.bias") for name in files.names),
         ),
     )
+    length = settings.size("feed_forward_length")
+    shared = settings.size("expert_shared_feed_forward_length", length)
     names, given = _GGUF, dict[str, Any]()
     if settings.size_or_none("expert_count"):
         names = names | GGUF_EXPERTS
         given["experts"] = gguf_experts(
-            settings,
-            settings.size("feed_forward_length"),
-            scoring=_SCORING,
-            is_normalised=False,
-            shared=settings.size("expert_shared_feed_forward_length"),
+            settings, length, scoring=_SCORING, is_normalised=False, shared=shared
         )
     decoder = gguf_decoder(
         files,
@@ -112,6 +110,7 @@ def _gguf(files: Weights, settings: ModelSettings) -> Decoder:
         rotation="interleaved",
         transforms={"ssm_rate": ("flatten",), "ssm_skip": ("flatten",)},
         state_space=state_space,
+        intermediate=shared,  # without experts this is the only MLP
         **gguf_factors(settings),
         **given,
     )
