@@ -152,7 +152,7 @@ def of_backend(
     from tensor_ops_decode import Limits
     from tensor_ops_decode.executors.sources import TensorArrays
     from tensor_ops_decode.models import decoder_of
-    from tensor_ops_decode.models.decoder import program_of
+    from tensor_ops_decode.models.assembly import program_of
     from tensor_ops_decode.program.quantized import quantized_program
 
     step = 64

@@ -3,7 +3,8 @@
 from functools import cache
 
 from tensor_ops_decode import Limits, Program
-from tensor_ops_decode.models.decoder import GGUF_NAMES, Decoder, program_of
+from tensor_ops_decode.models.assembly import program_of
+from tensor_ops_decode.models.decoder import GGUF_NAMES, Decoder
 from tensor_ops_decode.models.rope import Rope
 from tensor_ops_decode.weights import StoredTensor, Weights
 from tensor_ops_decode.weights.tensor import TensorHeader

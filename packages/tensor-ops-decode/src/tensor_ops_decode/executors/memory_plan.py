@@ -105,6 +105,19 @@ class PlannedProgram:
         pages = (allowed - total + caches + by_length) // 2 // page
         return max(pages, limits.num_pages if 2 * total <= allowed else 1)
 
+    def snapshots_that_fit(self, most: int) -> int:
+        """Return for how many snapshots there is room in a quarter of what the program leaves."""
+        allowed, states = self.allowed, 0
+        for cache in self.program.caches.values():
+            states += cache_bytes(self.program.limits, cache) if isinstance(cache, State) else 0
+        if allowed is None or not states:
+            return most
+        try:
+            left = max(0, allowed - sum(self.needed.values()))
+        except MemoryError:  # more than any memory
+            return 0
+        return min(most, left // 4 // (states // self.program.limits.num_states))
+
     def require_memory(self, options: Mapping[str, object] | None = None) -> None:
         """Raise a MemoryError if more is needed than there is, with these options."""
         has_limit = hasattr(self.executor.module, "program_memory_limit")

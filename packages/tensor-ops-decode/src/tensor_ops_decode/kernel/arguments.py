@@ -125,7 +125,12 @@ class KernelSettings:
                 f"{tokens}"
             )
         if self.max_num_snapshots is not None:
-            _limit("max_num_snapshots", self.max_num_snapshots, 0)
+            self.max_num_snapshots = _limit("max_num_snapshots", self.max_num_snapshots, 0)
+            if requests * guesses + self.max_num_snapshots > _MOST:
+                raise ValueError(
+                    f"max_num_snapshots must be at most {_MOST - requests * guesses} beside so "
+                    f"many guesses, got {self.max_num_snapshots}"
+                )
         if self.max_num_pages is not None:
             self.max_num_pages = whole("max_num_pages", self.max_num_pages, 0)
             if self.max_num_pages == 0:
@@ -143,12 +148,10 @@ class KernelSettings:
         needed = limits.max_requests * limits.pages_per_request
         return replace(limits, num_pages=min(needed, self.max_num_pages or _MOST, _MOST))
 
-    def limits_with_states(self, limits: Limits) -> Limits:
-        """Return the limits of a program with states: those of guesses and snapshots too."""
-        requests, snapshots = limits.max_requests, self.max_num_snapshots
-        if snapshots is None:
-            snapshots = 2 + 2 * requests
-        return replace(limits, extra_states=requests * limits.guesses_per_request + snapshots)
+    def add_states(self, num_snapshots: int) -> None:
+        """Have room for a state of each guess, and for snapshots."""
+        guesses = self.limits.max_requests * self.limits.guesses_per_request
+        self.limits = replace(self.limits, extra_states=guesses + num_snapshots)
 
     def end_tokens_among(self, vocabulary: int, found: Iterable[int] = ()) -> frozenset[int]:
         """Return what ends an answer: what was asked for, or those found that there are."""

@@ -16,9 +16,9 @@ from tensor_ops_decode.kernel.arguments import DEFAULT_SEQ_LENGTH, KernelSetting
 from tensor_ops_decode.kernel.export import ModelFacts
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.models import decoder_of
-from tensor_ops_decode.models.decoder import program_of
+from tensor_ops_decode.models.assembly import program_of
 from tensor_ops_decode.models.generation_settings import end_tokens_of, problem_with_end_tokens
-from tensor_ops_decode.program import Limits, Program, State
+from tensor_ops_decode.program import Limits, Program
 from tensor_ops_decode.program.quantized import quantized_program, warn_if_nothing_is_quantized
 from tensor_ops_decode.ranks.communicator import Communicator
 from tensor_ops_decode.weights import FileFormatError, Weights, open_weights
@@ -126,13 +126,22 @@ def open_model(
     @functools.cache
     def whole(limits: Limits) -> Program:
         program = program_of(decoder, weights, limits, settings.cache_dtype)
-        if any(isinstance(cache, State) for cache in program.caches.values()):
-            program = replace(program, limits=settings.limits_with_states(limits))
         return quantized_program(program, *quantize)
 
     @functools.cache
     def planned(limits: Limits, rank: int) -> PlannedProgram:
         return PlannedProgram(whole(limits), choice, settings.num_workers, ranks, rank)
+
+    if decoder.has_states:
+        settings.add_states(0)
+        snapshots = settings.max_num_snapshots
+        if snapshots is None:
+            most = 2 + 2 * settings.limits.max_requests
+            smallest = replace(settings.limits_for(settings.page_size), num_pages=1)
+            (snapshots,) = ranks.least_of(
+                lambda rank: (planned(smallest, rank).snapshots_that_fit(most),)
+            )
+        settings.add_states(snapshots)
 
     def plan(rank: int) -> tuple[int, ...]:
         context, asked = decoder.usual_context, settings.limits

@@ -1,0 +1,467 @@
+"""The program of a decoder-only transformer, made of what its files say."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tensor_ops_decode.models.decoder import Decoder
+from tensor_ops_decode.models.delta_attention import DeltaAttention
+from tensor_ops_decode.models.experts import Experts
+from tensor_ops_decode.models.state_space import StateSpace
+from tensor_ops_decode.program import Cache, Limits, Program, State, Tensor
+from tensor_ops_decode.program.builder import Builder
+from tensor_ops_decode.weights import FileFormatError, Weights
+from tensor_ops_decode.weights.transforms import transformed_shape
+
+__all__ = ["program_of"]
+
+
+def program_of(
+    decoder: Decoder, files: Weights, limits: Limits, cache_dtype: str | None = None
+) -> Program:
+    """Return the program of a model, with the values ``logits`` and ``next``.
+
+    By default, `cache_dtype` is float32 if all matrices are f32, else float16. It is a
+    FileFormatError if a tensor is missing or has another shape, or a layer has one that would not
+    be used.
+    """
+    program = _Assembly(decoder, files, limits, cache_dtype).program()
+    start = decoder.names["layer"].partition("{")[0]
+    further = range(decoder.layers, decoder.layers + decoder.further_layers)
+    of_further = tuple(decoder.names["layer"].format(layer) for layer in further)
+    # Some files have what rotations are computed from.
+    ignored = ("rotary_emb.", "rot_embd.", *([] if decoder.may_have_biases else [".bias"]))
+    used = {tensor.source.get("tensor") for tensor in program.tensors.values()}
+    for name in files.names:
+        is_ignored = name.startswith(of_further) or any(part in name for part in ignored)
+        if name.startswith(start) and name not in used and not is_ignored:
+            raise FileFormatError(
+                f"{files.path}: tensor {name!r} has no place in this family of models"
+            )
+    return program
+
+
+class _Assembly:
+    def __init__(
+        self, decoder: Decoder, files: Weights, limits: Limits, cache_dtype: str | None
+    ) -> None:
+        self.decoder, self.files, self.known = decoder, files, frozenset(files.names)
+        self.cache_dtype, self.matrix_types = cache_dtype, set[str]()
+        self.builder = Builder(limits)
+
+    def program(self) -> Program:
+        decoder, builder = self.decoder, self.builder
+        further = self.name("o", decoder.layers + decoder.further_layers)
+        if further in self.known:
+            raise FileFormatError(
+                f"{self.files.path}: there is a tensor {further!r}, but the model has only "
+                f"{decoder.layers} layers"
+            )
+        embedding = self.matrix("embedding", decoder.vocabulary, decoder.hidden)
+        x = builder.add("embed", {"tokens": "tokens"}, {"weight": embedding}, output="embedding")
+        if decoder.embedding_scale != 1:
+            factor = {"factor": decoder.embedding_scale}
+            x = builder.add("scale", {"x": x}, None, factor, output="scaled")
+        for layer in range(decoder.layers):
+            kept = decoder.kept_rows[layer] if decoder.kept_rows else 0
+            if decoder.delta is not None and decoder.delta.layers[layer]:
+                x = self.delta_attention(layer, x, decoder.delta)
+            elif decoder.state_space is not None and decoder.state_space.layers[layer]:
+                x = self.state_space(layer, x, decoder.state_space)
+            else:
+                x = self.convolution(layer, x, kept) if kept else self.attention(layer, x)
+            if layer + 1 == decoder.layers:
+                # The rest looks at no other token, so that tokens without logits end here.
+                x = builder.add("select", {"x": x}, output="selected")
+            x = self.mlp(layer, x)
+        head = embedding
+        if not decoder.is_tied:
+            head = self.matrix("head", decoder.vocabulary, decoder.hidden)
+        x = self.normalised("norm", x, None, "norm")
+        logits = "uncapped" if decoder.logit_cap else "logits"
+        product = "unscaled" if decoder.logit_scale != 1 else logits
+        builder.add("linear", {"x": x}, {"weight": head}, output=product)
+        if product != logits:
+            factor = {"factor": decoder.logit_scale}
+            builder.add("scale", {"x": product}, None, factor, output=logits)
+        if decoder.logit_cap:
+            cap = {"cap": decoder.logit_cap}
+            builder.add("soft_cap", {"x": logits}, None, cap, output="logits")
+        if self.cache_dtype is None and self.matrix_types != {"f32"}:
+            builder.set_cache_dtype("float16")
+        return builder.program(["logits", builder.add("sample", {"x": "logits"}, output="next")])
+
+    def attention(self, layer: int, x: str) -> str:
+        decoder, builder, prefix = self.decoder, self.builder, f"layer.{layer}."
+        size, heads, kv_heads = decoder.head_size, decoder.heads, decoder.kv_heads
+        parts = {"q": heads * size, "k": kv_heads * size, "v": kv_heads * size}
+        gate = None
+        if decoder.gates_attention:
+            qkv, gate = self.gated_queries(layer, x, parts)
+        else:
+            qkv = self.projected("qkv", parts, "attention_norm", x, layer)
+        cache = builder.cache(
+            f"{prefix}cache", Cache(kv_heads, size, self.cache_dtype or "float32", True)
+        )
+        rope = decoder.ropes[layer]
+        frequencies = rope.of_length(builder.limits.max_seq_length)
+        weights = builder.rotary_tables(frequencies, rope.factor) if frequencies else {}
+        if rope.query_growth and rope.query_length < builder.limits.max_seq_length:
+            weights["query_scale"] = builder.query_scale(rope.query_growth, rope.query_length)
+        norms = {
+            role: self.norm(role, layer, parts[role[0]] if decoder.norms_rows else size)
+            for role in ("q_norm", "k_norm")
+            if role in decoder.names
+        }
+        if decoder.norms_rows:
+            eps = {"eps": decoder.eps}
+            qkv = builder.add("qk_norm", {"qkv": qkv}, norms, eps, output=f"{prefix}qk_norm")
+        else:
+            weights |= norms
+        if "sinks" in decoder.names:
+            weights["sinks"] = self.tensor(self.whole_name("sinks", layer), (heads,))
+        attended = builder.add(
+            "attention",
+            {"qkv": qkv},
+            weights,
+            {
+                "num_heads": heads,
+                "num_kv_heads": kv_heads,
+                "head_size": size,
+                "scale": decoder.scale,
+                "window": decoder.windows[layer],
+                "soft_cap": decoder.attention_cap,
+                "rotation": decoder.rotation,
+                "eps": decoder.eps,
+                "cache": cache,
+            },
+            output=f"{prefix}attention",
+        )
+        if gate is not None:
+            inputs = {"x": attended, "gate": gate}
+            attended = builder.add("sigmoid_mul", inputs, output=f"{prefix}gated")
+        projection = self.linear("o", {"o": decoder.hidden}, layer, heads * size)
+        return self.added(attended, projection, x, layer, "attention_post_norm", "attended")
+
+    def convolution(self, layer: int, x: str, kept: int) -> str:
+        """Add a short convolution, whose state is a row for each of the last tokens."""
+        hidden, prefix = self.decoder.hidden, f"layer.{layer}."
+        rows = self.projected("conv_in", {"conv_in": 3 * hidden}, "attention_norm", x, layer)
+        name = self.whole_name("conv", layer)
+        weights = {"weight": self.tensor(f"{name}.weight", (hidden * (kept + 1),), ("flatten",))}
+        if "conv" in self.decoder.biases:
+            weights["bias"] = self.tensor(f"{name}.bias", (hidden,))
+        state = self.builder.cache(f"{prefix}state", State(kept, hidden))
+        of = {"kept": kept, "cache": state}
+        output = f"{prefix}convolved"
+        y = self.builder.add("gated_short_conv", {"x": rows}, weights, of, output=output)
+        projection = self.linear("conv_out", {"conv_out": hidden}, layer, hidden)
+        return self.added(y, projection, x, layer, "attention_post_norm", "attended")
+
+    def gated_queries(self, layer: int, x: str, parts: Mapping[str, int]) -> tuple[str, str]:
+        """Add products for queries, keys, values and gates, from a matrix of queries and gates."""
+        decoder, add, prefix = self.decoder, self.builder.add, f"layer.{layer}."
+        x = self.normalised("attention_norm", x, layer, f"{prefix}attention_norm")
+        sizes = (decoder.head_size, decoder.head_size)
+        queries, gates = self.row_blocks("q", layer, decoder.heads, sizes)
+        rest = self.linear("kv", {"k": parts["k"], "v": parts["v"]}, layer)
+        weights = {"weight": [queries, *rest["weight"]]}
+        qkv = add("linear", {"x": x}, weights, output=f"{prefix}qkv")
+        return qkv, add("linear", {"x": x}, {"weight": [gates]}, output=f"{prefix}gate")
+
+    def delta_attention(self, layer: int, x: str, of: DeltaAttention) -> str:
+        """Add linear attention, whose state is the rows of a convolution and a matrix per head."""
+        add, hidden, prefix = self.builder.add, self.decoder.hidden, f"layer.{layer}."
+        values = of.heads * of.value_size
+        columns = 2 * of.key_heads * of.key_size + values
+        x_normed = self.normalised("attention_norm", x, layer, f"{prefix}attention_norm")
+
+        def product(name: str, weights: Mapping[str, Sequence[str]]) -> str:
+            return add("linear", {"x": x_normed}, weights, output=f"{prefix}{name}")
+
+        group = of.heads // of.key_heads
+        if "delta_qkvz" in self.decoder.names:
+            # Queries, keys, values and gates of a key head are neighbours.
+            sizes = (of.key_size, of.key_size, group * of.value_size, group * of.value_size)
+            *rows, last = self.row_blocks("delta_qkvz", layer, of.key_heads, sizes)
+            qkv, gate = (
+                product("delta_qkv", {"weight": rows}),
+                product("delta_gate", {"weight": [last]}),
+            )
+        else:
+            qkv = product("delta_qkv", self.linear("delta_qkv", {"delta_qkv": columns}, layer))
+            gate = product("delta_gate", self.linear("delta_gate", {"delta_gate": values}, layer))
+        if "delta_ba" in self.decoder.names:
+            weights = {"weight": self.row_blocks("delta_ba", layer, of.key_heads, (group, group))}
+        else:
+            both = {"delta_beta": of.heads, "delta_rate": of.heads}
+            weights = self.linear("delta_gates", both, layer)
+        gates = product("delta_gates", weights)
+        name, shape = self.name("delta_conv", layer), (columns * (of.kept + 1),)
+        kept = self.builder.cache(f"{prefix}kept", State(of.kept, columns))
+        qkv = add(
+            "short_conv",
+            {"x": qkv},
+            {"weight": self.tensor(name, shape, ("flatten",))},
+            {"kept": of.kept, "activation": "silu", "cache": kept},
+            output=f"{prefix}convolved",
+        )
+        names = {"rate": "delta_decay", "rate_bias": "delta_bias"}
+        rates = {slot: self.vector(role, layer, of.heads) for slot, role in names.items()}
+        state = self.builder.cache(f"{prefix}state", State(of.heads * of.key_size, of.value_size))
+        attributes = {
+            "key_heads": of.key_heads,
+            "value_heads": of.heads,
+            "key_size": of.key_size,
+            "value_size": of.value_size,
+            "order": of.order,
+            "cache": state,
+        }
+        y = add(
+            "gated_delta",
+            {"qkv": qkv, "gates": gates},
+            rates,
+            attributes,
+            output=f"{prefix}delta",
+        )
+        norm = {"weight": self.tensor(self.name("delta_norm", layer), (of.value_size,))}
+        eps = {"eps": self.decoder.eps}
+        y = add("gated_norm", {"x": y, "gate": gate}, norm, eps, output=f"{prefix}delta_norm")
+        projection = self.linear("delta_out", {"delta_out": hidden}, layer, values)
+        return self.added(y, projection, x, layer, "attention_post_norm", "attended")
+
+    def state_space(self, layer: int, x: str, of: StateSpace) -> str:
+        """Add a state space model: its states are rows of a convolution, and a matrix per head."""
+        add, hidden, prefix = self.builder.add, self.decoder.hidden, f"layer.{layer}."
+        inner = of.heads * of.head_size
+        columns = inner + 2 * of.groups * of.state_size
+        normed = self.normalised("attention_norm", x, layer, f"{prefix}attention_norm")
+        names = ("ssm_gate", "ssm_xbc", "ssm_steps")
+        matrices = self.row_blocks("ssm_in", layer, 1, (inner, columns, of.heads))
+        gate, xbc, steps = (
+            add("linear", {"x": normed}, {"weight": [matrix]}, output=f"{prefix}{name}")
+            for name, matrix in zip(names, matrices, strict=True)
+        )
+        name, shape = self.name("ssm_conv", layer), (columns * (of.kept + 1),)
+        weights = {"weight": self.tensor(name, shape, ("flatten",))}
+        if of.has_bias:
+            weights["bias"] = self.tensor(self.name("ssm_conv", layer, "bias"), (columns,))
+        kept = self.builder.cache(f"{prefix}kept", State(of.kept, columns))
+        attributes = {"kept": of.kept, "activation": "silu", "cache": kept}
+        xbc = add("short_conv", {"x": xbc}, weights, attributes, output=f"{prefix}convolved")
+        roles = {"rate": "ssm_rate", "step_bias": "ssm_step_bias", "skip": "ssm_skip"}
+        vectors = {slot: self.vector(role, layer, of.heads) for slot, role in roles.items()}
+        attributes = {
+            "num_heads": of.heads,
+            "head_size": of.head_size,
+            "num_groups": of.groups,
+            "state_size": of.state_size,
+            "cache": self.builder.cache(f"{prefix}state", State(inner, of.state_size)),
+        }
+        inputs = {"xbc": xbc, "steps": steps}
+        y = add("ssm", inputs, vectors, attributes, output=f"{prefix}ssm")
+        norm = {"weight": self.tensor(self.name("ssm_norm", layer), (inner,), ("flatten",))}
+        attributes = {"group_size": inner // of.groups, "eps": self.decoder.eps}
+        inputs = {"x": y, "gate": gate}
+        y = add("gated_group_norm", inputs, norm, attributes, output=f"{prefix}ssm_norm")
+        projection = self.linear("ssm_out", {"ssm_out": hidden}, layer, inner)
+        return self.added(y, projection, x, layer, "attention_post_norm", "attended")
+
+    def vector(self, role: str, layer: int, length: int) -> str:
+        """Return a vector whose name is whole."""
+        transforms = self.decoder.transforms.get(role, ())
+        return self.tensor(self.whole_name(role, layer), (length,), transforms)
+
+    def row_blocks(self, role: str, layer: int, count: int, sizes: Sequence[int]) -> list[str]:
+        """Split a matrix whose rows repeat blocks of these sizes; return the part of each size."""
+        ends, found = list(itertools.accumulate(sizes)), []
+        for end, size in zip(ends, sizes, strict=True):
+            transform = f"row_blocks:{ends[-1]}:{end - size}:{end}"
+            shape = (count * size, self.decoder.hidden)
+            found.append(self.typed(self.tensor(self.name(role, layer), shape, (transform,))))
+        return found
+
+    def mlp(self, layer: int, x: str) -> str:
+        decoder = self.decoder
+        if decoder.experts is not None and decoder.experts.layers[layer]:
+            return self.mixture(layer, x, decoder.experts)
+        parts = {"gate": decoder.intermediate, "up": decoder.intermediate}
+        gate_up = self.projected("gate_up", parts, "mlp_norm", x, layer)
+        hidden = self.gated(gate_up, f"layer.{layer}.hidden")
+        down = self.linear("down", {"down": decoder.hidden}, layer, decoder.intermediate)
+        return self.added(hidden, down, x, layer, "mlp_post_norm", "output")
+
+    def mixture(self, layer: int, x: str, experts: Experts) -> str:
+        """Add the MLPs of the experts that are chosen for a token, and of one that always is."""
+        add, hidden, prefix = self.builder.add, self.decoder.hidden, f"layer.{layer}."
+        normed = self.normalised("mlp_norm", x, layer, f"{prefix}mlp_norm")
+        rows = {"expert_gate": experts.intermediate, "expert_up": experts.intermediate}
+        weights, chosen = self.routed("router", normed, layer, experts.routing, experts.count)
+        of = {"num_experts": experts.count, "input_parts": 1, "output_parts": 2}
+        stacks = self.stacks("expert_gate_up", rows, layer, hidden)
+        inputs = {"x": normed, "chosen": chosen}
+        y = add("expert_linear", inputs, stacks, of, output=f"{prefix}experts.gate_up")
+        y = self.gated(y, f"{prefix}experts.hidden")
+        of |= {"input_parts": experts.chosen, "output_parts": 1}
+        rows = {"expert_down": hidden}
+        stacks = self.stacks("expert_down_stack", rows, layer, experts.intermediate)
+        inputs = {"x": y, "chosen": chosen}
+        y = add("expert_linear", inputs, stacks, of, output=f"{prefix}experts.down")
+        y = add("combine", {"weights": weights, "x": y}, output=f"{prefix}experts")
+        if experts.shared:
+            shared = self.shared_expert(layer, normed, experts.shared)
+            y = add("add", {"a": y, "b": shared}, output=f"{prefix}mixture")
+        return self.summed(y, x, layer, "mlp_post_norm", "output")
+
+    def routed(
+        self, role: str, x: str, layer: int, of: Mapping[str, Any], count: int
+    ) -> tuple[str, str]:
+        """Add the choice of experts; return their weights and numbers."""
+        name = f"layer.{layer}.{role}"
+        product = self.linear(role, {role: count}, layer)
+        logits = self.builder.add("linear", {"x": x}, product, output=f"{name}.logits")
+        bias = {}
+        if f"{role}_bias" in self.decoder.names:
+            bias = {"bias": self.tensor(self.whole_name(f"{role}_bias", layer), (count,))}
+        outputs = {"weights": f"{name}.weights", "chosen": f"{name}.chosen"}
+        self.builder.add("route", {"x": logits}, bias, of, output=outputs)
+        return outputs["weights"], outputs["chosen"]
+
+    def shared_expert(self, layer: int, x: str, columns: int) -> str:
+        prefix = f"layer.{layer}.shared"
+        rows = {"shared_gate": columns, "shared_up": columns}
+        gate_up = self.linear("shared_gate_up", rows, layer)
+        y = self.builder.add("linear", {"x": x}, gate_up, output=f"{prefix}.gate_up")
+        y = self.gated(y, f"{prefix}.hidden")
+        down = self.linear("shared_down", {"shared_down": self.decoder.hidden}, layer, columns)
+        y = self.builder.add("linear", {"x": y}, down, output=f"{prefix}.down")
+        if "shared_router" not in self.decoder.names:
+            return y
+        # Its gate is the weight of one expert that is always chosen.
+        of = Experts(1, 1, columns, (), "sigmoid", is_normalised=False).routing
+        weights, _ = self.routed("shared_router", x, layer, of, 1)
+        return self.builder.add("combine", {"weights": weights, "x": y}, output=prefix)
+
+    def gated(self, x: str, output: str) -> str:
+        decoder = self.decoder
+        attributes = decoder.activation_settings
+        return self.builder.add(decoder.activation, {"x": x}, None, attributes, output=output)
+
+    def projected(self, name: str, rows: Mapping[str, int], norm: str, x: str, layer: int) -> str:
+        """Add a norm, if the model has it, and a product with what it gives."""
+        if norm in self.decoder.names:
+            x = self.normalised(norm, x, layer, f"layer.{layer}.{norm}")
+        product = self.linear(name, rows, layer)
+        return self.builder.add("linear", {"x": x}, product, output=f"layer.{layer}.{name}")
+
+    def added(
+        self, x: str, weights: dict[str, list[str]], residual: str, layer: int, norm: str, name: str
+    ) -> str:
+        """Add a product, and its sum with the residual."""
+        product = f"layer.{layer}.{name}.product"
+        x = self.builder.add("linear", {"x": x}, weights, output=product)
+        return self.summed(x, residual, layer, norm, name)
+
+    def summed(self, x: str, residual: str, layer: int, norm: str, name: str) -> str:
+        """Add a value to the residual, after its norm and its factor if the model has them."""
+        output = f"layer.{layer}.{name}"
+        if norm in self.decoder.names:
+            x = self.normalised(norm, x, layer, f"{output}.norm")
+        if self.decoder.residual_scale != 1:
+            factor = {"factor": self.decoder.residual_scale}
+            x = self.builder.add("scale", {"x": x}, None, factor, output=f"{output}.scaled")
+        return self.builder.add("add", {"a": x, "b": residual}, output=output)
+
+    def normalised(self, role: str, x: str, layer: int | None, output: str) -> str:
+        weights, eps = {"weight": self.norm(role, layer)}, {"eps": self.decoder.eps}
+        return self.builder.add("rms_norm", {"x": x}, weights, eps, output=output)
+
+    def linear(
+        self, fused: str, rows: Mapping[str, int], layer: int, columns: int | None = None
+    ) -> dict[str, list[str]]:
+        """Return the slots ``weight`` and, if there are any, ``bias`` for some matrices of a layer.
+
+        Each role has so many rows; the file may have them as one matrix, `fused`.
+        """
+        decoder, columns = self.decoder, columns or self.decoder.hidden
+        if fused in decoder.names:
+            rows = {fused: sum(rows.values())}
+        slots = {"weight": [self.matrix(role, n, columns, layer) for role, n in rows.items()]}
+        biases = {role: self.name(role, layer, "bias") for role in rows}
+        found = {role for role in rows if decoder.may_have_biases and biases[role] in self.known}
+        if not found.union(decoder.biases).isdisjoint(rows):
+            # A missing one is an error then.
+            slots["bias"] = [self.tensor(biases[role], (rows[role],)) for role in rows]
+        return slots
+
+    def stacks(
+        self, fused: str, rows: Mapping[str, int], layer: int, columns: int
+    ) -> dict[str, list[str]]:
+        """Return the slots ``weight`` and ``bias`` for the matrices of all experts.
+
+        The file may have them as one stack, `fused`, as stacks, or each by itself.
+        """
+        decoder, experts = self.decoder, self.decoder.experts
+        assert experts is not None
+        count, transforms = experts.count, decoder.transforms
+        if fused in decoder.names and self.stack_name(fused, layer) in self.known:
+            rows = {fused: sum(rows.values())}
+        slots: dict[str, list[str]] = {"weight": []}
+        for role, n in rows.items():
+            if "{}" in decoder.names[role]:
+                each = (self.name(role, layer).format(expert) for expert in range(count))
+                found = [self.tensor(name, (n, columns)) for name in each]
+            else:
+                shape = (count, n, columns)
+                name = self.stack_name(role, layer)
+                found = [self.tensor(name, shape, transforms.get(role, ()))]
+            slots["weight"] += map(self.typed, found)
+            bias = f"{role}_bias"
+            if bias in decoder.names:
+                name = self.whole_name(bias, layer)
+                made = self.tensor(name, (count, n), transforms.get(bias, ()))
+                slots.setdefault("bias", []).append(made)
+        return slots
+
+    def matrix(self, role: str, rows: int, columns: int, layer: int | None = None) -> str:
+        return self.typed(self.tensor(self.name(role, layer), (rows, columns)))
+
+    def typed(self, name: str) -> str:
+        """Note the type of a matrix."""
+        self.matrix_types.add(self.builder.type_of(name))
+        return name
+
+    def norm(self, role: str, layer: int | None = None, length: int | None = None) -> str:
+        shape = (length or self.decoder.hidden,)
+        return self.tensor(self.name(role, layer), shape, self.decoder.norm_transform)
+
+    def name(self, role: str, layer: int | None, part: str = "weight") -> str:
+        names = self.decoder.names
+        prefix = "" if layer is None else names["layer"].format(layer)
+        return f"{prefix}{names[role]}.{part}"
+
+    def stack_name(self, role: str, layer: int) -> str:
+        """Return the name of a stack: the weight of a module, or in memory a name of its own."""
+        name = self.whole_name(role, layer)
+        is_alone = name in self.known or role in self.decoder.transforms
+        return name if is_alone else f"{name}.weight"
+
+    def whole_name(self, role: str, layer: int) -> str:
+        return f"{self.decoder.names['layer'].format(layer)}{self.decoder.names[role]}"
+
+    def tensor(self, name: str, shape: tuple[int, ...], transform: tuple[str, ...] = ()) -> str:
+        if name not in self.known:
+            raise FileFormatError(f"{self.files.path}: tensor {name!r}, shape {shape}, is missing")
+        found = self.files.header(name)
+        if shape == (1, *found.shape):  # some files leave out a dimension of 1
+            transform = ("row", *transform)
+        made = transformed_shape(found.shape, transform)
+        if made != shape:
+            words = f"{made} by {', '.join(transform)}" if made != found.shape else f"{made}"
+            raise FileFormatError(
+                f"{found.file}: tensor {name!r} has shape {words}, expected {shape}"
+            )
+        kind = "f32" if {"plus_one", "neg_exp"}.intersection(transform) else found.type
+        source = {"file": found.file, "tensor": name, "transform": list(transform)}
+        unique = f"{name}, {transform[-1]}" if made != found.shape else name
+        return self.builder.tensor(unique, Tensor(kind, shape, source))
