@@ -58,8 +58,8 @@ nox.options.sessions = ["checks"]
 CHECKS = [
     "tests",
     "cuda",
-    "torch",
     "decode",
+    "torch",
     "opencl",
     "conformance",
     "docs",

@@ -132,7 +132,8 @@ def test_a_file_that_is_not_there(configured, tmp_path):
 def test_levels_that_the_processor_has_not(configured, lowest_level):
     said = configured(TENSOR_OPS_LEVELS=f"{lowest_level} x86-64-v5", status=1)
     assert "'x86-64-v5' is not a level of" in said
-    assert f"the valid ones are: {lowest_level}" in said
+    valid = said.partition("the valid ones are: ")[2].partition(";")[0]
+    assert lowest_level in valid
 
 
 def test_two_ways_to_say_the_levels(configured, lowest_level):

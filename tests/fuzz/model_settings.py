@@ -213,6 +213,8 @@ def _model(metadata):
     }  # fmt: skip
     if decoder.delta is not None:
         shapes |= _of_linear_attention(decoder)
+    if decoder.state_space is not None:
+        shapes |= _of_state_space(decoder)
     if decoder.gates_attention:
         shapes["q"] = [2 * q, hidden]
     names = dict(decoder.names)
@@ -234,7 +236,9 @@ def _model(metadata):
                 continue
             has_conv = not everywhere and any(decoder.kept_rows[index : index + 1])
             has_delta = not everywhere and decoder.delta is not None and decoder.delta.layers[index]
-            has_attention = not has_conv and not has_delta
+            space = decoder.state_space
+            has_ssm = not everywhere and space is not None and space.layers[index]
+            has_attention = not has_conv and not has_delta and not has_ssm
             if (role in ATTENTION and not has_attention) or (role in CONVOLUTION and not has_conv):
                 continue
             if role in ("delta_decay", "delta_bias"):
@@ -242,13 +246,19 @@ def _model(metadata):
                     shape = [decoder.delta.heads]
                     tensors[f"{prefix}{name}"] = {"type": "f32", "shape": shape}
                 continue
+            if role in ("ssm_rate", "ssm_step_bias", "ssm_skip"):
+                if has_ssm:
+                    tensors[f"{prefix}{name}"] = {"type": "f32", "shape": [space.heads]}
+                continue
             if role.startswith("delta_") and not has_delta:
+                continue
+            if role.startswith("ssm_") and not has_ssm:
                 continue
             if role == "sinks":
                 tensors[f"{prefix}{name}"] = {"type": "f32", "shape": [decoder.heads]}
                 continue
             tensors[f"{prefix}{name}.weight"] = {"type": "f32", "shape": shapes[role]}
-            if role in decoder.biases:
+            if role in decoder.biases or (role == "ssm_conv" and space.has_bias):
                 tensors[f"{prefix}{name}.bias"] = {"type": "f32", "shape": shapes[role][:1]}
     for index in filter(functools.partial(_has_experts, decoder), range(2)):
         for name, shape in _tensors_of_experts(decoder, of_experts):
@@ -274,8 +284,20 @@ def _of_linear_attention(decoder):
     }  # fmt: skip
 
 
+def _of_state_space(decoder):
+    """Return the shapes of the tensors of a state space model by their roles."""
+    space, hidden = decoder.state_space, decoder.hidden
+    inner = space.heads * space.head_size
+    columns = inner + 2 * space.groups * space.state_size
+    return {
+        "ssm_in": [inner + columns + space.heads, hidden], "ssm_conv": [columns, space.kept + 1],
+        "ssm_norm": [inner], "ssm_out": [hidden, inner],
+    }  # fmt: skip
+
+
 EXPERT_ROLES = (
     "router", "router_bias", "shared_router", "shared_gate", "shared_up", "shared_down",
+    "shared_gate_up",
     "expert_gate_up", "expert_gate", "expert_up", "expert_down", "expert_down_stack",
     "expert_gate_bias", "expert_up_bias", "expert_down_bias",
 )  # fmt: skip
@@ -292,22 +314,27 @@ def _tensors_of_experts(decoder, names):
     shapes = {
         "router": [count, hidden], "shared_router": [1, hidden], "shared_gate": [shared, hidden],
         "shared_up": [shared, hidden], "shared_down": [hidden, shared],
+        "shared_gate_up": [2 * shared, hidden], "expert_gate_up": [2 * inner, hidden],
+        "expert_down_stack": [hidden, inner],
         "expert_gate": [inner, hidden], "expert_up": [inner, hidden],
         "expert_down": [hidden, inner],
     }  # fmt: skip
+    is_transposed = "expert_gate" in decoder.transforms
     for role, name in names.items():
         if role == "router_bias":
             yield name, [count]
         elif role.endswith("_bias"):
             rows = shapes[role.removesuffix("_bias")][0]
-            yield name, [count, rows * (1 + bool(decoder.transforms) * (role[7] != "d"))]
+            yield name, [count, rows * (1 + is_transposed * (role[7] != "d"))]
+        elif "expert_gate" not in names and role in ("expert_gate_up", "expert_down_stack"):
+            yield name, [count, *shapes[role]]
         elif role in ("expert_gate_up", "expert_down_stack") or (
             role[:6] == "shared" and not shared
         ):
             continue
         elif "{}" in name:
             yield from ((f"{name}.weight".format(each), shapes[role]) for each in range(count))
-        elif role.startswith("expert") and decoder.transforms:
+        elif role.startswith("expert") and is_transposed:
             rows, columns = shapes[role]
             yield name, [count, columns, rows * (1 + (role != "expert_down"))]
         elif role.startswith("expert"):

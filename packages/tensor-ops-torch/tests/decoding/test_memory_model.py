@@ -43,10 +43,8 @@ def test_it_says_what_the_files_of_the_model_say(family, tmp_path):
     ):
         made, right = of_memory.program, of_files.program
         assert (made.values, made.caches) == (right.values, right.caches)
-        # Files have the matrices of each expert, and a model in memory has them as stacks.
-        if {each.shape for each in made.tensors.values()} != {
-            each.shape for each in right.tensors.values()
-        }:
+        # Files have the matrices of each expert, or other names for those of all.
+        if {*made.tensors} != {*right.tensors}:
             assert "expert_linear" in {node.kind for node in made.nodes}
             return
         text = of_memory.program.to_json()

@@ -1,7 +1,7 @@
 """Rules for the arrays that a caller fills for a step, and for the tensors of a program.
 
-Tested by tests/decode/executors/test_wrong_steps.py and
-tests/decode/executors/test_wrong_tensors.py.
+Tested by tests/decode/executors/test_wrong_steps.py, tests/decode/executors/test_wrong_tensors.py
+and tests/decode/executors/test_states_of_steps.py.
 """
 
 import itertools
