@@ -122,13 +122,15 @@ struct tensor_ops_decode {
   /* Forgets a sequence, so that another has its place and its pages. */
   tensor_ops_status (*close_sequence)(tensor_ops_model* model, int64_t sequence,
                                       tensor_ops_error* error);
-  /* Sets the choice of tokens from now on. null: the likeliest. */
+  /* Sets the choice of tokens from now on. null: the likeliest. Once the next token is known, the
+   * last one runs again, and of a model with states all of them. */
   tensor_ops_status (*set_sampling)(tensor_ops_model* model, int64_t sequence,
                                     const tensor_ops_sampling* sampling, tensor_ops_error* error);
   /* Adds tokens to the end of a sequence, where they wait, and takes the pages for them. */
   tensor_ops_status (*append)(tensor_ops_model* model, int64_t sequence, const int32_t* tokens,
                               int64_t count, tensor_ops_error* error);
-  /* Forgets all tokens of a sequence from the one of this index on; 0 makes it empty. */
+  /* Forgets all tokens of a sequence from the one of this index on; 0 makes it empty. Of a model
+   * with states, those that are left run again. */
   tensor_ops_status (*truncate)(tensor_ops_model* model, int64_t sequence, int64_t length,
                                 tensor_ops_error* error);
   /* Takes all tokens that wait in these sequences through the model, in common steps. */
@@ -143,8 +145,8 @@ struct tensor_ops_decode {
    * the next call is an error. The last token waits, for nothing is computed from it yet.
    *
    * A sequence whose logits are NaN, or all minus infinity, gets no more tokens. Once the others
-   * have theirs, that is an error which names the sequence and where NaN came from; the tokens and
-   * their counts are written then too. */
+   * have theirs, that is an error which names the sequence and, of a model without states, where
+   * NaN came from; the tokens and their counts are written then too. */
   tensor_ops_status (*generate)(tensor_ops_model* model, const tensor_ops_generation* generation,
                                 tensor_ops_error* error);
 

@@ -14,6 +14,7 @@ import tensor_ops_decode
 from byte_models import save_model
 from exported_models import export, words
 from tensor_ops_decode import LogitsError
+from tensor_ops_decode.scheduling import requests
 
 # A prompt with this byte has NaN as its embedding; one without never meets it.
 BAD = 7
@@ -79,6 +80,20 @@ def test_the_error_names_request_step_and_node(model, run, settings):
     assert kernel.error(request) is error
     assert kernel.tokens(request) == []
     assert np.isnan(kernel.logits(request)).any()
+
+
+def test_an_interrupt_before_the_error_is_there_leaves_a_request_that_has_ended(model, monkeypatch):
+    kernel, interrupts = model.kernel, [KeyboardInterrupt]
+
+    def interrupted(*given):
+        raise interrupts.pop()
+
+    monkeypatch.setattr(requests, "logits_error", interrupted)
+    request = kernel.add_request(PROMPTS[1], ignore_eos=True)
+    with pytest.raises(KeyboardInterrupt):
+        kernel()
+    assert kernel.requests == ()
+    assert kernel.finish_reason(request) == "error"
 
 
 def test_the_other_requests_of_a_batch_go_on(model):

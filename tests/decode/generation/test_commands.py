@@ -183,6 +183,35 @@ def test_json_has_logprobs_if_asked_for(run, folder):
     assert (token, logprob) == (record["tokens"][0], record["logprobs"][0]["logprob"])
 
 
+@pytest.mark.filterwarnings("default:the prompt is read again")
+def test_a_prompt_is_kept_for_the_next_command(run, folder, tmp_path):
+    kept = tmp_path / "kept"
+    words = ["--backend=python", "--max-new-tokens=3", "--ignore-eos", "--json"]
+    words.append(f"--prompt-cache={kept}")
+
+    def answer(prompt):
+        return json.loads(run("generate", folder, prompt, *words).stdout)
+
+    prompt = "Once upon a time there was a cat"
+    first = answer(prompt)
+    assert (first["prompt_tokens"], first["shared_tokens"]) == (32, 0)
+    again = answer(prompt)
+    assert again["shared_tokens"] == 16  # the last token is computed
+    assert again["tokens"] == first["tokens"]
+    written = kept.read_bytes()
+    assert answer(prompt + " that slept.")["shared_tokens"] == 32
+    assert kept.read_bytes() == written
+    assert answer("Another text, which takes the place of the other")["shared_tokens"] == 0
+    assert kept.read_bytes() != written
+    kept.write_bytes(b"nothing")
+    done = run("generate", folder, prompt, *words)
+    assert json.loads(done.stdout)["shared_tokens"] == 0
+    assert f"the prompt is read again, and kept: {kept}" in done.stderr
+    assert kept.read_bytes() == written
+    assert answer("Once")["shared_tokens"] == 0  # no full page: nothing is kept of it
+    assert kept.read_bytes() == written
+
+
 def test_wrong_usage_has_status_2(run, folder):
     assert run("generate", folder, "Once", "--logprobs=1").returncode == 2
     assert run("generate", folder).returncode == 2

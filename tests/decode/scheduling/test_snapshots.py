@@ -1,13 +1,18 @@
 """Prompts of models with states that begin alike: they go on from snapshots, and are the same."""
 
+import inspect
+import sys
+
 import numpy as np
 import pytest
 import torch
 
 from greedy_models import open_kernel
 from small_families import MODELS, small_model
-from tensor_ops_decode import State
+from tensor_ops.extension import machine
+from tensor_ops_decode import Program, State
 from tensor_ops_decode.scheduling.prompt_lookup import PromptLookup
+from tensor_ops_decode.scheduling.requests import Requests
 
 PAGE, WORDS, NEW = 4, 331, 6
 OPTIONS = {"max_num_batched_requests": 4, "max_num_batched_tokens": 24, "page_size": PAGE}
@@ -15,6 +20,8 @@ DRAW = np.random.default_rng(3)
 SYSTEM = DRAW.integers(0, WORDS, 22).tolist()  # five pages, and two tokens
 PROMPTS = [SYSTEM + DRAW.integers(0, WORDS, count).tolist() for count in (9, 3, 17, 1)]
 FAMILIES = ("LFM2", "Qwen 3.5", "Qwen 3.5 MoE", "Granite 4")
+
+pytestmark = pytest.mark.sampled(2, "folder", "backend", "seed")
 
 
 class Counting:
@@ -223,6 +230,102 @@ def test_an_interrupt_leaves_right_states(opened, backend, wrap_executables):
             run_to_the_end(kernel)
         run_to_the_end(kernel)
         assert [kernel.tokens(request) for request in requests] == [each for each, _ in right]
+
+
+@pytest.mark.parametrize("line", ["self._active", "self._snapshots = ", "self._pages = "])
+def test_an_interrupted_reset_leaves_no_states_of_other_prompts(opened, line):
+    kernel = opened()
+    right = alone(kernel, PROMPTS[:1])
+    kernel.reset()
+    answers(kernel, [PROMPTS[1][::-1]])
+    lines = inspect.getsource(sys.modules[Requests.__module__]).splitlines()
+
+    def interrupt(frame, event, _):
+        if event == "line" and line in lines[frame.f_lineno - 1]:
+            raise KeyboardInterrupt
+        return interrupt
+
+    def trace(frame, event, _):
+        return interrupt if frame.f_code is Requests.clear.__code__ else None
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            kernel.reset()
+    finally:
+        sys.settrace(before)
+    answers(kernel, [PROMPTS[2][::-1]])
+    assert one_by_one(kernel, PROMPTS[:1])[0] == right
+
+
+def test_one_may_wait_for_tokens_that_another_was_given(opened):
+    kernel = opened(max_num_batched_tokens=8)
+    first = kernel.add_request(PROMPTS[0][:8], choose=False)
+    kernel()
+    kernel.extend(first, PROMPTS[0][8:])
+    second = kernel.add_request(PROMPTS[0] + [1, 2], ignore_eos=True, max_new_tokens=1)
+    while second in kernel.requests:
+        kernel()
+    assert kernel.num_shared(second) == len(PROMPTS[0]) // PAGE * PAGE
+
+
+def test_one_that_another_went_on_from_is_kept(opened):
+    kernel, prompt = opened(), PROMPTS[0]
+    short, long = (
+        kernel.add_request(prompt, ignore_eos=True, max_new_tokens=count) for count in (50, 90)
+    )
+    while kernel.requests:
+        kernel()
+    following = [prompt + kernel.tokens(short) + [1]]
+    assert kernel.tokens(long)[:50] == kernel.tokens(short)
+    assert answers(kernel, following)[1] == [64]
+
+
+def test_a_next_turn_may_leave_out_the_last_tokens(opened):
+    kernel, prompt = opened(), PROMPTS[0]
+    answers(kernel, [prompt])
+    last = (len(prompt) - 1) // PAGE * PAGE
+    assert answers(kernel, [prompt[: last - 1] + [1] * 9])[1] == [last - PAGE]
+
+
+def test_an_executor_that_names_no_states_has_none(opened, backend, wrap_executables):
+    class Old(Counting):
+        @property
+        def arrays(self):
+            arrays = self._executable.arrays
+            return {name: each for name, each in arrays.items() if "state" not in name}
+
+    right = alone(opened(max_num_snapshots=0), PROMPTS)
+    wrap_executables(backend, Old)
+    assert answers(opened(num_speculative_tokens=2), PROMPTS) == (right, [0] * 4)
+
+
+def test_by_default_there_are_as_many_as_memory_has_room_for(folder, backend, monkeypatch):
+    def snapshots(memory, **options):
+        monkeypatch.setattr(machine, "usable_memory", lambda: memory)
+        with open_kernel(folder, backend=backend, **(OPTIONS | options)) as kernel:
+            return kernel.explain().limits.num_snapshots
+
+    assert snapshots(None) == snapshots(2**40) == 2 + 2 * 4
+    smallest = {"max_seq_length": PAGE, "max_num_pages": 1, "max_num_snapshots": 0}
+    with open_kernel(folder, backend=backend, **(OPTIONS | smallest)) as kernel:
+        kernel.compile()
+        memory = kernel.explain().memory
+    state, total = memory["states"] // 4, sum(memory.values())
+    assert snapshots(total + 11 * state, max_seq_length=PAGE, max_num_pages=1) == 2
+    assert snapshots(total, max_seq_length=PAGE, max_num_pages=1) == 0
+    assert snapshots(2**40, max_num_snapshots=np.int64(3)) == 3
+    with pytest.raises(ValueError, match="max_num_snapshots must be at most"):
+        snapshots(2**40, max_num_snapshots=2**31 - 1, num_speculative_tokens=2)
+
+
+def test_an_exported_model_has_those_that_were_asked_for(folder, backend, tmp_path):
+    for given, expected in ((None, 0), (3, 3)):
+        with open_kernel(folder, backend=backend, **OPTIONS, max_num_snapshots=given) as kernel:
+            kernel.export(tmp_path / str(given))
+        text = (tmp_path / str(given) / "program.json").read_text(encoding="utf-8")
+        assert Program.from_json(text).limits.extra_states == expected
 
 
 def test_they_take_the_memory_that_is_stated(opened):

@@ -112,6 +112,20 @@ class PyExecutable final : public BoundExecutable {
     return arrays;
   }
 
+  // What pages, or a state, hold, as rows of bytes; and the other way round.
+  py::array_t<std::uint8_t> read_pages(const std::vector<std::size_t>& pages) {
+    return read("read_pages", pages, executable().page_bytes(), &Executable::read_page);
+  }
+  void write_pages(const std::vector<std::size_t>& pages, const py::object& rows) {
+    write("write_pages", pages, executable().page_bytes(), &Executable::write_page, rows);
+  }
+  py::array_t<std::uint8_t> read_state(std::size_t state) {
+    return read("read_state", {state}, executable().state_bytes(), &Executable::read_state);
+  }
+  void write_state(std::size_t state, const py::object& row) {
+    write("write_state", {state}, executable().state_bytes(), &Executable::write_state, row);
+  }
+
   void close() override {
     std::vector<py::object> kept, unpacked;
     const ReleasedGil released;
@@ -134,6 +148,41 @@ class PyExecutable final : public BoundExecutable {
     const ReleasedGil released;
     return driver_.in_turn(where, [&](decode::Executor& executor) {
       return work(static_cast<Executable&>(executor));
+    });
+  }
+  template <class Read>
+  py::array_t<std::uint8_t> read(const char* where, const std::vector<std::size_t>& numbers,
+                                 std::size_t bytes, Read read_one) {
+    py::array_t<std::uint8_t> rows({numbers.size(), bytes});
+    unsigned char* to = rows.mutable_data();
+    in_turn(where, [&](Executable& executable) {
+      decode::check_for(where, [&] {
+        for (const std::size_t number : numbers) {
+          (executable.*read_one)(number, to);
+          to += bytes;
+        }
+      });
+    });
+    return rows;
+  }
+  template <class Write>
+  void write(const char* where, const std::vector<std::size_t>& numbers, std::size_t bytes,
+             Write write_one, const py::object& given) {
+    const Owned rows(PyArray_FROM_OF(given.ptr(), NPY_ARRAY_C_CONTIGUOUS));
+    if (!rows) throw py::error_already_set();
+    const auto size = static_cast<std::size_t>(PyArray_NBYTES(rows.array()));
+    if (PyArray_TYPE(rows.array()) != NPY_UINT8 || size != numbers.size() * bytes)
+      throw ValueError(text(where, ": expected ", numbers.size() * bytes,
+                            " bytes as uint8, got an array of ", size, " bytes of ",
+                            dtype_attribute_text(given.ptr())));
+    const auto* from = static_cast<const unsigned char*>(PyArray_DATA(rows.array()));
+    in_turn(where, [&](Executable& executable) {
+      decode::check_for(where, [&] {
+        for (const std::size_t number : numbers) {
+          (executable.*write_one)(number, from);
+          from += bytes;
+        }
+      });
     });
   }
   // Lets go of the arrays that are not read again.
@@ -223,6 +272,14 @@ void add_decode(py::module_& module) {
            "Fix the number of workers that take part in a step; None leaves it to the executable.")
       .def("packed", &PyExecutable::packed,
            "Return the packed weights, which `compile_program` takes one behind the other.")
+      .def("read_pages", &PyExecutable::read_pages, "pages"_a,
+           "Return what pages of the caches hold, a row of bytes for each.")
+      .def("write_pages", &PyExecutable::write_pages, "pages"_a, "rows"_a,
+           "Give pages of the caches what others held.")
+      .def("read_state", &PyExecutable::read_state, "state"_a,
+           "Return what a state of all nodes holds, as a row of bytes.")
+      .def("write_state", &PyExecutable::write_state, "state"_a, "row"_a,
+           "Give a state of all nodes what another one held.")
       .def_property_readonly("packed_size", &PyExecutable::packed_size)
       .def_property_readonly("is_packed", &PyExecutable::is_packed);
   module.def("compile_program", compile_program, "program"_a, "tensors"_a, "num_workers"_a,

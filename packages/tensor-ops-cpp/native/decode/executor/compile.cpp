@@ -15,15 +15,6 @@
 namespace tensor_ops::decode {
 namespace {
 
-// Caches whose memory is divided alike.
-enum CacheGroup { kOfSlots, kOfStates, kOfPages };
-constexpr std::size_t kCacheGroups = 3;
-
-CacheGroup group_of(const Cache& cache) {
-  if (cache.form == CacheForm::kState) return kOfStates;
-  return cache.is_paged ? kOfPages : kOfSlots;
-}
-
 CacheMemory cache_memory(const Limits& limits, const Cache& cache) {
   CacheMemory memory{};
   memory.type = cache.type;
@@ -50,6 +41,11 @@ CacheMemory cache_memory(const Limits& limits, const Cache& cache) {
 
 }  // namespace
 
+Executable::CacheGroup Executable::group_of(const Cache& cache) {
+  if (cache.form == CacheForm::kState) return kOfStates;
+  return cache.is_paged ? kOfPages : kOfSlots;
+}
+
 // Offsets into the blocks of memory, and their sizes.
 struct Executable::Layout {
   ValuePlan values;
@@ -59,7 +55,7 @@ struct Executable::Layout {
   std::vector<CacheMemory> caches;
   std::size_t parameter_bytes = 0, cache_bytes = 0,
               state_bytes = 0;  // the states are among the caches
-  std::size_t offset_of_caches[kCacheGroups] = {};
+  std::size_t offset_of_caches[kCacheGroups] = {}, page_of_all[kCacheGroups] = {};
   Scratch scratch;
 
   // Nodes run one after another, and so share the memory of the one that wants the most.
@@ -160,6 +156,7 @@ void Executable::plan_caches(Layout& layout) const {
   for (std::size_t c = 0; c < layout.caches.size(); ++c)
     layout.caches[c].bytes_of_all = page_of_all[group_of(program_.caches[c])];
   for (std::size_t group = 0; group < kCacheGroups; ++group) {
+    layout.page_of_all[group] = page_of_all[group];
     layout.offset_of_caches[group] = layout.cache_bytes;
     add_size("caches", layout.cache_bytes,
              size_product("caches", num_pages[group], page_of_all[group]));
@@ -329,6 +326,10 @@ void Executable::allocate(const Layout& layout) {
   shared_ = Memory(layout.scratch.shared, "scratch");
   parameters_ = Memory(layout.parameter_bytes, "vectors and tables");
   caches_ = Memory(layout.cache_bytes, "caches");
+  std::copy_n(layout.page_of_all, kCacheGroups, cache_bytes_);
+  cache_memory_ = layout.caches;
+  for (std::size_t c = 0; c < cache_memory_.size(); ++c)
+    cache_memory_[c].data = caches_.data() + layout.offset_of_caches[group_of(program_.caches[c])];
   values_ = Memory(layout.values.bytes, "activations");
 }
 
@@ -393,9 +394,7 @@ void Executable::make_shares(const Layout& layout) {
                                                                 form != WeightForm::kStack)
           share.parameters[s] = reinterpret_cast<float*>(parameters_.data() + found->second);
       }
-      if (node.cache != kAbsent)
-        share.cache.data =
-            caches_.data() + layout.offset_of_caches[group_of(program_.caches[node.cache])];
+      if (node.cache != kAbsent) share.cache = cache_memory_[node.cache];
       share.own = own_[t].data();
       share.shared = shared_.data();
       share.prepared = compiled.prepared.data();

@@ -105,6 +105,35 @@ bool Executable::has_nan(std::size_t node, std::size_t slot) const {
   return false;
 }
 
+template <class Visit>
+void Executable::for_parts(CacheGroup group, std::size_t number, Visit visit) const {
+  const bool is_state = group == kOfStates;
+  const std::size_t end = is_state ? program_.limits.num_states() : program_.limits.num_pages;
+  if (number >= end)
+    throw ValueError(text(is_state ? "a state" : "a page", " must be from 0 to ", end - 1, ", got ",
+                          static_cast<std::int64_t>(number)));
+  for (std::size_t c = 0; c < cache_memory_.size(); ++c) {
+    const Cache& cache = program_.caches[c];
+    if (group_of(cache) != group) continue;
+    const std::size_t heads = is_state ? 1 : cache.num_kv_heads;
+    for (std::size_t head = 0; head < heads; ++head)
+      visit(cache_memory_[c].page(number, head), cache_memory_[c].page_bytes);
+  }
+}
+
+void Executable::copy(CacheGroup group, std::size_t number, unsigned char* to) const {
+  for_parts(group, number, [&](const unsigned char* from, std::size_t bytes) {
+    to = std::copy_n(from, bytes, to);
+  });
+}
+
+void Executable::fill(CacheGroup group, std::size_t number, const unsigned char* from) {
+  for_parts(group, number, [&](unsigned char* to, std::size_t bytes) {
+    std::copy_n(from, bytes, to);
+    from += bytes;
+  });
+}
+
 StepProfile Executable::profile(const Step& step) {
   begin_step(step);
   StepProfile profile{0, workers_, {}, {}};

@@ -71,10 +71,24 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   std::size_t packed_size() const { return packed_size_; }  // bytes
   // Whether all weights are packed. Else steps read the tensors of matrices in mapped files.
   bool is_packed() const { return is_packed_; }
+  // The bytes of a page of all caches, and of a state of all nodes.
+  std::size_t page_bytes() const { return cache_bytes_[kOfPages]; }
+  std::size_t state_bytes() const { return cache_bytes_[kOfStates]; }
+  // Copy what a page or a state holds, or give it what another one held. Throw ValueError for a
+  // number that there is none of.
+  void read_page(std::size_t number, unsigned char* to) const { copy(kOfPages, number, to); }
+  void write_page(std::size_t number, const unsigned char* from) { fill(kOfPages, number, from); }
+  void read_state(std::size_t number, unsigned char* to) const { copy(kOfStates, number, to); }
+  void write_state(std::size_t number, const unsigned char* from) { fill(kOfStates, number, from); }
   // Whether rows of a tensor are looked up in the caller's memory at each step.
   bool reads_from_caller(std::size_t tensor) const;
 
  private:
+  // Caches whose memory is divided alike.
+  enum CacheGroup : std::size_t { kOfSlots, kOfStates, kOfPages };
+  static constexpr std::size_t kCacheGroups = 3;
+  static CacheGroup group_of(const Cache& cache);
+
   // A node as a step needs it, with the share of each thread. Of a phase, the main one runs.
   struct Compiled {
     NodeKernels kernels;
@@ -111,6 +125,11 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   std::vector<std::size_t> last_read_by(std::size_t node) const;
   void begin_step(const Step& step);
   bool has_nan(std::size_t node, std::size_t slot) const;
+  void copy(CacheGroup group, std::size_t number, unsigned char* to) const;
+  void fill(CacheGroup group, std::size_t number, const unsigned char* from);
+  // Calls visit(address, bytes) for each part of a page, or of a state.
+  template <class Visit>
+  void for_parts(CacheGroup group, std::size_t number, Visit visit) const;
   // Calls work(worker, watch(worker)) on each worker of a step. Throws what has ended an exchange.
   template <class WatchOf>
   void run_workers(WatchOf watch_of);
@@ -134,6 +153,8 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   PackedTiles weights_;
   std::vector<Memory> own_;  // scratch, by thread
   Memory parameters_, caches_, values_, shared_;
+  std::vector<CacheMemory> cache_memory_;       // of each cache
+  std::size_t cache_bytes_[kCacheGroups] = {};  // of a page
   std::unique_ptr<Team> team_;
   WorkersInUse workers_in_use_;
   std::size_t workers_ = 1;  // in this step

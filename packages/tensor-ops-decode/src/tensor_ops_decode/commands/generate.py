@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Any
 
 from tensor_ops import TensorOpsError
@@ -17,6 +18,7 @@ from tensor_ops_decode.commands.options import (
     model_parser,
     show_bytes,
 )
+from tensor_ops_decode.commands.prompt_cache import PromptCache
 from tensor_ops_decode.commands.ranks import check_input_ends, ranks_of_command
 from tensor_ops_decode.completion import Completion
 from tensor_ops_decode.generation.chat_session import ChatSession, converse
@@ -76,6 +78,13 @@ def generate(argv: Sequence[str]) -> int:
         help="names such as <|im_end|> in messages of --chat stand for the special tokens; "
         "otherwise they are text",
     )
+    parser.add_argument(
+        "--prompt-cache",
+        metavar="FILE",
+        type=Path,
+        help="keep what was computed of the prompt there; one that begins so need not be read "
+        "again. A file of another prompt is replaced",
+    )
     parser.add_argument("--max-new-tokens", type=int, help="default: 128")
     parser.add_argument(
         "--temperature", type=float, help="0, the default, takes the likeliest token"
@@ -117,7 +126,9 @@ def generate(argv: Sequence[str]) -> int:
                 with ProgressBar(sys.stderr) as bar:
                     keeps = arguments.cache is not None
                     model.kernel.compile(show_bytes(bar, "packing") if keeps else None)
-                _answer(model, prompt, arguments, settings, ranks)
+                prompts = PromptCache(model, arguments.prompt_cache)
+                prompts.load()
+                _answer(model, prompt, arguments, settings, ranks, prompts)
     except (ValueError, TypeError) as error:
         raise TensorOpsError(str(error)) from error
     return 0
@@ -153,10 +164,12 @@ def _answer(
     arguments: argparse.Namespace,
     options: dict[str, Any],
     ranks: Communicator,
+    prompts: PromptCache,
 ) -> None:
     """Answer a prompt, or talk if there is none."""
 
     def report(answer: Completion) -> None:
+        prompts.save(answer)
         if arguments.json:
             _print_json(model, answer)
         else:

@@ -33,7 +33,7 @@ from tensor_ops_decode.weights.tensor import TensorPlace
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["PACKED", "PackedFile", "cache_folder"]
+__all__ = ["PACKED", "PackedFile", "cache_folder", "new_file"]
 
 PACKED = "packed"
 CHECKSUMS = "checksums"  # the key of the metadata; files of an older layout lack it
@@ -164,7 +164,7 @@ class PackedFile:
         self._remove_unfinished()
         temporary = self.path.with_name(f"{self.path.name}.{secrets.token_hex(4)}.tmp")
         try:
-            with _new_file(temporary):
+            with new_file(temporary):
                 with open(temporary, "w+b") as file:
                     header = self._header(sizes, files, dict.fromkeys(sizes, NO_CHECKSUM))
                     begin = file.write(header)
@@ -215,7 +215,7 @@ class PackedFile:
 
 
 @contextlib.contextmanager
-def _new_file(path: Path) -> Iterator[None]:
+def new_file(path: Path) -> Iterator[None]:
     """Make an empty file and lock it, so that other processes know that it is being written."""
     with contextlib.ExitStack() as stack:
         if sys.platform != "win32":  # where no process can remove a file that another has open

@@ -301,6 +301,53 @@ class Model:
             raise LogitsError(f"prompt {prompt}: {error}", error.request, tuple(completions))
         return completions
 
+    def save_prompt(self, path: str | os.PathLike[str], prompt: Prompt) -> int:
+        """Write what the caches have of a prompt into a file, for `load_prompt`.
+
+        What they do not have yet is computed. A long text that many prompts begin with need not be
+        read again then, by this process or another.
+
+        Parameters
+        ----------
+        path : path-like
+            A file that is there is replaced.
+        prompt : str or sequence of int
+            As of `generate`; of a conversation, what `chat_prompt` returns.
+
+        Returns
+        -------
+        int
+            How many of its first tokens the file has: those that fill pages of the caches.
+
+        Raises
+        ------
+        ValueError, TypeError, OSError
+            As of `generate` and `PersistentKernel.save_prompt`.
+
+        Examples
+        --------
+        >>> import tensor_ops_decode
+        >>> model = tensor_ops_decode.load("SmolLM2-135M-Instruct.Q4_1.gguf")  # doctest: +SKIP
+        >>> model.save_prompt("story", "Once upon a time, " * 100)  # doctest: +SKIP
+        688
+        """
+        tokens = self._tokens(0, prompt)
+        with self._lock:
+            return self.kernel.save_prompt(path, tokens)
+
+    def load_prompt(self, path: str | os.PathLike[str]) -> int:
+        """Bring what `save_prompt` has written into the caches; return how many tokens it holds.
+
+        `Completion.shared_tokens` says how many of them a prompt went on from.
+
+        Raises
+        ------
+        FileFormatError, ConfigError, ValueError, OSError
+            As of `PersistentKernel.load_prompt`.
+        """
+        with self._lock:
+            return self.kernel.load_prompt(path)
+
     def logprobs(self, prompt: Prompt, *, first: int = 1) -> list[float]:
         """Return how likely the tokens of a text were, as log-probabilities given those before.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import os
 from collections.abc import Callable, Sequence
@@ -17,12 +18,20 @@ from tensor_ops_decode.kernel.explanation import KernelExplanation, rounded_opti
 from tensor_ops_decode.kernel.export import export_model
 from tensor_ops_decode.kernel.layers import Layers
 from tensor_ops_decode.kernel.opening import KernelModel, described_model, open_model
+from tensor_ops_decode.kernel.prompt_file import (
+    KeptPrompt,
+    facts_of,
+    read_prompt_file,
+    write_prompt_file,
+)
 from tensor_ops_decode.kernel.rank_facts import facts_of_ranks
 from tensor_ops_decode.kernel.session import Session
 from tensor_ops_decode.program.phases import kinds_together
 from tensor_ops_decode.program.step_reads import StepReads
 from tensor_ops_decode.ranks.choice import chosen_ranks
 from tensor_ops_decode.ranks.communicator import Facts
+from tensor_ops_decode.scheduling.request import check_lengths, checked_tokens
+from tensor_ops_decode.scheduling.requests import Requests
 from tensor_ops_decode.weights import Weights
 
 __all__ = ["PersistentKernel"]
@@ -76,7 +85,8 @@ class PersistentKernel(Session, Layers):
     max_num_snapshots : int, optional
         How many states of a model with states are kept behind pages, so that prompts that begin
         alike, and the next turn of a conversation, go on from there: by default two, and two for
-        each of `max_num_batched_requests`. Only beside `model`.
+        each of `max_num_batched_requests`, if a quarter of the memory that is left has room for
+        them. Only beside `model`.
     eos_token_id : int or sequence of int, optional
         The tokens that end a request; by default what the model's files say.
     activations : {"int8x2", "int8", "bfloat16", "float32"}, optional
@@ -268,12 +278,114 @@ class PersistentKernel(Session, Layers):
                     f"{self.mpi_rank} of {self.world_size}; make one with world_size=1"
                 )
             weights, program = model.weights, model.planned.program
+            if self._settings.max_num_snapshots is None:  # the decoder of C++ keeps none
+                limits = dataclasses.replace(program.limits, extra_states=0)
+                program = dataclasses.replace(program, limits=limits)
 
             def report(done: int, size: int) -> None:
                 weights.release_memory()  # what is written is not read again
                 progress(done, size)
 
             export_model(folder, program, TensorArrays(program, {}, weights), model.facts, report)
+
+    def save_prompt(self, path: str | os.PathLike[str], tokens: Sequence[int]) -> int:
+        """Write what the caches have of a prompt's full pages into a file, for `load_prompt`.
+
+        What they do not have yet is computed; requests take no step meanwhile. A file that is there
+        is replaced when the new one is whole.
+
+        Parameters
+        ----------
+        path : path-like
+        tokens : sequence of int
+            The prompt, or what many prompts begin with.
+
+        Returns
+        -------
+        int
+            How many of its first tokens the file has: those of full pages.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there are fewer tokens than a page has, others than the model's, or too many; if as
+            many requests are active as the kernel takes, or too few pages are free; or if the
+            kernel cannot keep prompts: its caches are not paged, its states have no snapshots, its
+            backend cannot read them, or ranks share the model.
+        OSError
+            If the file cannot be written.
+
+        Examples
+        --------
+        >>> import os, tempfile, tensor_ops
+        >>> path = os.path.join(tempfile.mkdtemp(), "prompt")
+        >>> with tensor_ops.PersistentKernel(backend="python", page_size=4) as kernel:
+        ...     kernel.compile()
+        ...     kernel.save_prompt(path, [1, 2, 3, 4, 5, 6])
+        ...     kernel.reset()
+        ...     kernel.load_prompt(path)
+        4
+        4
+        """
+        with self._in_use() as requests:
+            self._check_keeps_prompts("save_prompt", requests)
+            given = checked_tokens(self.program, tokens, "the prompt")
+            check_lengths(self.program, len(given), None)
+            size = self.program.limits.page_size
+            whole = given[: len(given) // size * size]
+            if not whole:
+                raise ValueError(
+                    f"save_prompt: a page has {size} tokens, and the prompt {len(given)}; full "
+                    "pages are kept alone"
+                )
+            facts = facts_of(self._known_model(), self._executable.options)
+            write_prompt_file(path, KeptPrompt(whole, *requests.read_prompt(whole)), facts)
+            return len(whole)
+
+    def load_prompt(self, path: str | os.PathLike[str]) -> int:
+        """Bring the pages that `save_prompt` has written into the caches.
+
+        A request that begins with the same tokens goes on from there, as after another request
+        that began so. The answers have the bits that they have without.
+
+        Returns
+        -------
+        int
+            How many tokens they hold.
+
+        Raises
+        ------
+        FileFormatError
+            If the file is damaged, or was written for another model, backend, kind of processor,
+            page size or type of caches.
+        ConfigError
+            If others can write the file.
+        ValueError
+            If there are not as many free pages, or as of `save_prompt`.
+        OSError
+            If the file cannot be read.
+        """
+        with self._in_use() as requests:
+            self._check_keeps_prompts("load_prompt", requests)
+            facts = facts_of(self._known_model(), self._executable.options)
+            tokens, pages, states = read_prompt_file(path, facts)
+            checked_tokens(self.program, tokens, os.fspath(path))
+            check_lengths(self.program, len(tokens), None)
+            requests.write_prompt(tokens, pages, states)
+            return len(tokens)
+
+    def _check_keeps_prompts(self, where: str, requests: Requests) -> None:
+        if self.world_size > 1:
+            raise ValueError(
+                f"{where}: each of {self.world_size} ranks has a part of the caches; make the "
+                "kernel with world_size=1"
+            )
+        if not requests.keeps_prompts:
+            raise ValueError(
+                f"{where}: the kernel keeps no prompts: it takes paged caches, snapshots where the "
+                "model has states (max_num_snapshots), and a backend that can read them, such as "
+                f"'cpp' and 'python'; this is {self.backend!r}"
+            )
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a PersistentKernel cannot be pickled or copied; make a new one")

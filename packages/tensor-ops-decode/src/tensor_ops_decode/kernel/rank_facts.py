@@ -12,7 +12,7 @@ from tensor_ops_decode.program import Program
 from tensor_ops_decode.ranks.communicator import Facts
 from tensor_ops_decode.weights import Weights
 
-__all__ = ["facts_of_ranks"]
+__all__ = ["beginnings_of", "facts_of_ranks"]
 
 _BEGINNING = 64  # bytes of each tensor of a file
 _FILE = re.compile(r'"file": "((?:[^"\\]|\\.)*)"')
@@ -38,7 +38,7 @@ def facts_of_ranks(model: KernelModel, settings: KernelSettings) -> Facts:
         "program": _digest_of(planned.whole, is_by_rank=planned.is_by_rank),
     }
     if model.weights is not None:
-        facts["weights in the model's files"] = _beginnings_of(model.weights, planned.whole)
+        facts["weights in the model's files"] = beginnings_of(model.weights, planned.whole)
         facts["quantization_config"] = model.weights.quantization
     return facts
 
@@ -57,7 +57,7 @@ def _digest_of(program: Program, *, is_by_rank: bool) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _beginnings_of(weights: Weights, program: Program) -> str:
+def beginnings_of(weights: Weights, program: Program) -> str:
     """Return a checksum of the first bytes of each tensor, of which no more are read."""
     sources = (tensor.source.get("tensor") for tensor in program.tensors.values())
     found = 0

@@ -127,6 +127,22 @@ class ReferenceExecutable:
         """Return the bytes per second at which NumPy reads the weights without computing."""
         return self._open().read_bandwidth()
 
+    def read_pages(self, pages: Sequence[int]) -> Array:
+        """Return what pages of the caches hold, a row of bytes for each."""
+        return self._open().read_pages(pages)
+
+    def write_pages(self, pages: Sequence[int], rows: Array) -> None:
+        """Give pages of the caches what others held."""
+        self._open().write_pages(pages, rows)
+
+    def read_state(self, state: int) -> Array:
+        """Return what a state of all nodes holds, as a row of bytes."""
+        return self._open().read_state(state)
+
+    def write_state(self, state: int, row: Array) -> None:
+        """Give a state of all nodes what another one held."""
+        self._open().write_state(state, row)
+
     def close(self) -> None:
         """Free the memory; a step after that is an error."""
         self._executor, self.arrays = None, {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -91,6 +91,45 @@ class ReferenceExecutor:
             np.bitwise_or.reduce(each.reshape(-1).view(np.uint32))
         size: int = sum(each.nbytes for each in arrays.values())
         return size / (time.perf_counter() - start)
+
+    def read_pages(self, pages: Sequence[int]) -> Array:
+        """Return what pages of the caches hold, a row of bytes for each."""
+        return np.stack([np.concatenate(self._parts("page", page)) for page in pages])
+
+    def write_pages(self, pages: Sequence[int], rows: Array) -> None:
+        """Give pages of the caches what others held."""
+        for page, row in zip(pages, rows.reshape(len(pages), -1), strict=True):
+            self._write(self._parts("page", page), row)
+
+    def read_state(self, state: int) -> Array:
+        """Return what a state of all nodes holds, as a row of bytes."""
+        return np.concatenate(self._parts("state", state))[np.newaxis]
+
+    def write_state(self, state: int, row: Array) -> None:
+        """Give a state of all nodes what another one held."""
+        self._write(self._parts("state", state), row.reshape(-1))
+
+    def _parts(self, what: str, number: int) -> list[Array]:
+        """Return the bytes of a page, or of a state, in each of the arrays that have a part."""
+        limits = self._program.limits
+        end = limits.num_states if what == "state" else limits.num_pages
+        if not 0 <= number < end:
+            raise ValueError(f"a {what} must be from 0 to {end - 1}, got {number}")
+        return [
+            array[number].reshape(-1).view(np.uint8)
+            for name, cache in self._program.caches.items()
+            if (what == "state" if isinstance(cache, State) else what == "page" and cache.paged)
+            for array in self._caches[name]
+        ]
+
+    def _write(self, parts: Sequence[Array], row: Array) -> None:
+        size = sum(part.size for part in parts)
+        if row.dtype != np.uint8 or row.size != size:
+            raise ValueError(f"expected {size} bytes as uint8, got {row.size} of {row.dtype}")
+        begin = 0
+        for part in parts:
+            part[:] = row[begin : begin + part.size]
+            begin += part.size
 
     def _take_step(self, num_tokens: int, num_selected: int, note: Note) -> None:
         rows = {int(token): row for row, token in enumerate(self.arrays["selected"][:num_selected])}

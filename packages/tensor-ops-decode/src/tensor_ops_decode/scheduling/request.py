@@ -180,8 +180,8 @@ class Request:
     def skip_to(self, num_fed: int) -> None:
         """Note that the caches have so many of its tokens by another request."""
         if num_fed > self.num_fed:
-            self.num_shared += max(0, num_fed - max(self.num_fed, self.num_computed))
-            self.num_fed = num_fed
+            new = max(0, num_fed - max(self.num_fed, self.num_computed))
+            self.num_shared, self.num_fed = self.num_shared + new, num_fed
 
     def advance(self, num_fed: int, tokens: Sequence[int]) -> None:
         """Note that tokens went through the model, and those that it chose after the last.

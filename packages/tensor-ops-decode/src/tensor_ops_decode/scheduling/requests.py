@@ -1,7 +1,6 @@
 """Requests: the sequences that a kernel continues, and which of their tokens a step takes."""
 
 import itertools
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,7 +16,8 @@ from tensor_ops_decode.scheduling.kv_cache import Beginning, PageTable
 from tensor_ops_decode.scheduling.logits import logits_error, token_logprob
 from tensor_ops_decode.scheduling.prompt_lookup import accepted
 from tensor_ops_decode.scheduling.request import Request, StepPart, described
-from tensor_ops_decode.scheduling.sampling import Sampling, note_token, write_sampling
+from tensor_ops_decode.scheduling.sampling import note_token, write_sampling
+from tensor_ops_decode.scheduling.sequence_steps import SequenceSteps
 from tensor_ops_decode.scheduling.snapshots import Snapshots, length_in_common
 from tensor_ops_decode.scheduling.step_times import StepProfile, StepTimes
 
@@ -63,11 +63,14 @@ class Requests:
         caches = program.caches.values()
         self._has_state = any(isinstance(cache, State) for cache in caches)
         guesses, slots = program.limits.guesses_per_request, program.limits.max_requests
+        # An executor of states that steps do not name has those of the slots alone.
+        self._names_states = self._has_state and "state_before" in executable.arrays
+        extra = program.limits.extra_states if self._names_states else 0
         # Behind a wrong guess a request goes on from the state before it.
-        if self._has_state and program.limits.extra_states < slots * guesses:
+        if self._has_state and extra < slots * guesses:
             guesses = 0
         self._most_guesses = guesses
-        states = range(slots * (1 + guesses), program.limits.num_states)
+        states = range(slots * (1 + guesses), slots + extra)
         self._states_of_snapshots = states if self._has_state else range(0)
         # A contiguous cache belongs to its slot.
         is_paged = all(cache.paged for cache in caches if not isinstance(cache, State))
@@ -81,7 +84,7 @@ class Requests:
         self._inputs = tuple(
             memoryview(self._arrays[name]) for name in ("tokens", "positions", "slots", "selected")
         )
-        names = ("state_before", "state_after") if self._has_state else ()
+        names = ("state_before", "state_after") if self._names_states else ()
         self._states = tuple(memoryview(self._arrays[name]) for name in names)
         self._tokens = memoryview(self._arrays[tokens].reshape(-1))
         self._has_row_per_token = program.values[tokens].rows == "tokens"
@@ -92,11 +95,12 @@ class Requests:
     def clear(self) -> None:
         """Forget all requests; their numbers are not used again."""
         limits, table = self._limits, self._arrays["page_table"]
-        self._pages = PageTable(table, limits.num_pages, limits.page_size)
-        self._snapshots = Snapshots(self._states_of_snapshots)
+        # In this order: what is forgotten goes before the pages that it names.
         self._active: dict[int, Request] = {}
         self._ended: dict[int, Request] = {}
         self._rows: dict[int, int] = {}  # of the last step, by request
+        self._snapshots = Snapshots(self._states_of_snapshots)
+        self._pages = PageTable(table, limits.num_pages, limits.page_size)
         self.were_added = False
 
     @property
@@ -144,42 +148,41 @@ class Requests:
 
         The steps are of this sequence alone, in a slot without a request.
         """
+        steps, self._rows = self._steps_of_one(len(tokens) - 1), {}
+        found = steps.logprobs(tokens, first, self._logits)
+        self.retire()  # takes back the pages
+        return found
+
+    @property
+    def keeps_prompts(self) -> bool:
+        """Whether what the caches have of a prompt can be read and written."""
+        return self._shares_pages and hasattr(self._executable, "read_pages")
+
+    def read_prompt(self, tokens: Sequence[int]) -> tuple[Array, Array | None]:
+        """Return what the caches have of tokens that fill whole pages, as `SequenceSteps` does."""
+        steps, self._rows = self._steps_of_one(len(tokens)), {}
+        found = steps.read_prompt(tokens)
+        self.retire()  # takes back the pages, which can be found
+        return found
+
+    def write_prompt(self, tokens: Sequence[int], rows: Array, state: Array | None) -> None:
+        """Give the caches what `read_prompt` has returned of these tokens, perhaps elsewhere."""
+        in_use = {request.state for request in self._active.values()}
+        self._steps_of_one(len(tokens)).write_prompt(tokens, rows, state, in_use)
+        self.retire()
+
+    def _steps_of_one(self, length: int) -> SequenceSteps:
+        """Return what runs steps of one sequence, which may come to a length."""
         self._check_slots()
-        limits, slot, end = self._limits, self._free_slot(), len(tokens) - 1
-        if self._pages.first_without({slot: end}) is not None:
+        slot = self._free_slot()
+        if self._pages.first_without({slot: length}) is not None:
             raise ValueError(
-                f"a prompt of {len(tokens)} tokens needs {self._pages.pages_for(end)} pages, and "
+                f"a prompt of {length} tokens needs {self._pages.pages_for(length)} pages, and "
                 f"{self._pages.num_free} are free; remove() a request, or make a kernel with a "
                 "larger max_num_pages"
             )
-        arrays, found = self._arrays, list[float]()
-        write_sampling(arrays, slot, Sampling(), [])
-        start, self._rows = 0, {}
-        while start < end:
-            most = limits.max_selected if start + 1 >= first else first - 1 - start
-            count = min(most, limits.max_tokens, end - start)
-            num_selected = count if start + 1 >= first else 0
-            self._pages.hold({slot: start + count})
-            arrays["tokens"][:count] = tokens[start : start + count]
-            arrays["positions"][:count] = range(start, start + count)
-            arrays["slots"][:count] = slot
-            if self._has_state:
-                arrays["state_before"][:count] = arrays["state_after"][:count] = slot
-            arrays["selected"][:num_selected] = range(num_selected)
-            self._executable.run(count, num_selected)
-            following = tokens[start + 1 :]
-            for row, token in zip(self._logits[:num_selected], following, strict=False):
-                found.append(token_logprob(row, token, 0).logprob)
-            start += count
-            if found and math.isnan(sum(found)):
-                raise LogitsError(
-                    f"the logits after {start} tokens of the prompt are NaN: the weights are "
-                    "damaged, or numbers became too large. Get the model's files again, or try "
-                    "cache_dtype='float32'",
-                    -1,
-                )
-        self.retire()  # takes back the pages
-        return found
+        snapshots = self._snapshots if self._has_state else None
+        return SequenceSteps(slot, self._limits, self._executable, self._pages, snapshots)
 
     def find(self, number: int) -> Request:
         """Return a request, active or ended."""
@@ -301,7 +304,7 @@ class Requests:
         most_steps = self._ranks.least(most_steps, lambda: described(plan))
         num_steps = self._num_steady_steps(most_steps)
         self._pages.hold({part.request.slot: part.length + num_steps - 1 for part in plan})
-        states = self._states_after(plan) if self._has_state else {}
+        states = self._states_after(plan) if self._names_states else {}
         counts, rows = self._fill(plan, states)
         self._rows = {}
         for part in plan:
@@ -370,6 +373,8 @@ class Requests:
             is_without_token = bool(tokens) and tokens[-1] < 0
             if is_without_token:
                 del tokens[-1]
+                # An interrupt before the whole error leaves a request that has ended.
+                request.error = LogitsError("its logits choose no token", request.number)
             if request.num_likeliest is not None:
                 request.logprobs[len(request.generated) :] = [
                     token_logprob(self._logits[row], token, request.num_likeliest)
@@ -379,7 +384,7 @@ class Requests:
                 request.logits = self._logits[self._rows[request.number]].copy()
                 tokens.clear()
             new = count + max(len(tokens) - 1, 0)
-            if self._has_state:
+            if self._names_states:
                 state = step.states[request.number][min(new, count + len(guesses)) - 1]
                 request.kept_state = (request.num_fed + new, state)
             first = request.num_fed
@@ -420,20 +425,17 @@ class Requests:
             if request.num_waiting < 2:
                 continue
             full = self._pages.find(request.slot, request.tokens)
-            kept = [count for count, page in enumerate(full, 1) if page.number in self._snapshots]
-            count = max(kept, default=0)
+            count = self._snapshots.num_to_last([page.number for page in full])
             if count * size > request.num_fed:
                 self._pages.share(request.slot, full[:count])
                 state = self._snapshots.find(full[count - 1].number)
                 request.kept_state = (count * size, state)
                 request.skip_to(count * size)
             if not request.snapshot_lengths:  # it is new
-                request.snapshot_lengths |= {len(full) * size, self._last_boundary(request)}
+                # The next turn of a conversation may leave out the last tokens of this one.
+                last = (request.prompt_length - 1) // size * size
+                request.snapshot_lengths |= {len(full) * size, last, last - size}
                 self._look_for_one_to_follow(request)
-
-    def _last_boundary(self, request: Request) -> int:
-        """Return the tokens of a prompt in full pages, without the last token, which is fed."""
-        return (request.prompt_length - 1) // self._limits.page_size * self._limits.page_size
 
     def _look_for_one_to_follow(self, request: Request) -> None:
         """Let a prompt wait where one before it is to compute what both begin with."""
@@ -457,9 +459,9 @@ class Requests:
 
     def _takes_snapshot(self, request: Request, length: int) -> bool:
         """Return whether a request is to keep its state after so many tokens."""
-        if length <= request.prompt_length:
-            return length in request.snapshot_lengths
-        return length % self._tokens_between_snapshots == 0
+        is_of_answer = length > request.prompt_length
+        is_regular = is_of_answer and length % self._tokens_between_snapshots == 0
+        return is_regular or length in request.snapshot_lengths
 
     @property
     def _tokens_between_snapshots(self) -> int:
@@ -469,20 +471,20 @@ class Requests:
 
     def _steps_to_snapshot(self, request: Request) -> int:
         """Return how many steps there are before the next one that takes a snapshot, at least 1."""
-        between = self._tokens_between_snapshots
-        return max(between - 1 - request.num_fed % between, 1)
+        between, fed = self._tokens_between_snapshots, request.num_fed
+        wanted = (length for length in request.snapshot_lengths if length > fed)
+        return max(min(fed - fed % between + between, *wanted, 2**31) - 1 - fed, 1)
 
     def _states_after(self, plan: list[StepPart]) -> dict[int, list[int]]:
         """Return the state that each token leaves: of its slot, of a guess, or a snapshot's."""
         slots, after = self._limits.max_requests, dict[int, list[int]]()
         in_use = {request.state for request in self._active.values()}
-        known = self._pages.known if self._snapshots else set[int]()
         for request, count, guesses in plan:
             first_guess = slots + request.slot * self._most_guesses
             states = [request.slot] * count + [first_guess + each for each in range(len(guesses))]
             for index in range(len(states)) if self._shares_pages else ():
                 if self._takes_snapshot(request, request.num_fed + index + 1):
-                    state = self._snapshots.take(in_use, known)
+                    state = self._snapshots.take(in_use, lambda: self._pages.known)
                     if state is not None:
                         states[index] = state
                         in_use.add(state)
@@ -495,8 +497,8 @@ class Requests:
             if state not in self._states_of_snapshots or length > request.num_fed:
                 continue
             page = self._pages.number_of(request.slot, length)
-            self._snapshots.keep(page, state)
-            if length > request.prompt_length:
+            is_own = self._snapshots.keep(page, state)
+            if is_own and length > request.prompt_length and page != request.snapshot_of_answer:
                 self._snapshots.forget(request.snapshot_of_answer)
                 request.snapshot_of_answer = page
 

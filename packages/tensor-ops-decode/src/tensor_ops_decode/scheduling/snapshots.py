@@ -6,7 +6,7 @@ another one did goes on from the last page of both after which the states were k
 Tested by tests/decode/scheduling/test_snapshots.py and packages/tensor-ops-decode/tests/scheduling.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 
 __all__ = ["Snapshots", "length_in_common"]
 
@@ -20,6 +20,7 @@ class Snapshots:
 
     def __init__(self, states: range) -> None:
         self._states = states
+        self._found: set[int] = set()  # pages behind which one was wanted
         self._kept: dict[int, int] = {}  # by page; the one that is to be overwritten first, first
 
     def __bool__(self) -> bool:
@@ -31,16 +32,24 @@ class Snapshots:
     def find(self, page: int) -> int:
         """Return the state after a page, which is kept, and overwrite others before it."""
         self._kept[page] = state = self._kept.pop(page)
+        self._found.add(page)
         return state
 
-    def take(self, in_use: Set[int], known: Set[int]) -> int | None:
+    def num_to_last(self, pages: Sequence[int]) -> int:
+        """Return how many of these pages there are up to the last one whose state is kept."""
+        kept = [count for count, page in enumerate(pages, 1) if page in self._kept]
+        return max(kept, default=0)
+
+    def take(self, in_use: Set[int], known: Callable[[], Set[int]]) -> int | None:
         """Return a state that may be overwritten, None if all are in use.
 
         Those go first that are kept after no page, or after one that is not known any more; then
         the one that went unused for longest.
         """
-        for page in self._kept.keys() - known:
+        pages = known()
+        for page in self._kept.keys() - pages:
             del self._kept[page]
+        self._found &= pages
         kept = set(self._kept.values())
         for state in self._states:
             if state not in kept and state not in in_use:
@@ -51,13 +60,13 @@ class Snapshots:
                 return state
         return None
 
-    def keep(self, page: int, state: int) -> None:
-        """Note that a state is the one after a page, unless another one is."""
-        self._kept.setdefault(page, state)
+    def keep(self, page: int, state: int) -> bool:
+        """Note that a state is the one after a page; return whether it is, and no other one."""
+        return self._kept.setdefault(page, state) == state
 
     def forget(self, page: int | None) -> None:
-        """Let the state after a page be overwritten."""
-        if page is not None:
+        """Let the state after a page be overwritten, unless it has been wanted."""
+        if page is not None and page not in self._found:
             self._kept.pop(page, None)
 
 
