@@ -11,7 +11,7 @@ BOUND = 2e-4
 # With activations in two int8 terms benchmarks/decode_accuracy.py finds one logit off by 0.019, and
 # two may be off in opposite directions.
 INT8X2_TIE = 5e-2
-NEW_TOKENS = 64
+NEW_TOKENS = 40
 # The configuration of models that are small, with what models differ in left out.
 SMALL_MODEL = {
     "hidden_size": 48,
