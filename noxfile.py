@@ -247,7 +247,7 @@ def nightly(session: nox.Session) -> None:
     install_group(session, "test", "cuda-test", "peers", "decode")
     install_language_model(session)
     required = ["--require-backend=cpp", "--require-backend=python"]
-    more = ["tests/decode", DECODE, CPP]
+    more = ["tests/decode", "tests/native", "tests/fuzz", DECODE, CPP]
     builds = [f"tests/cpp_api/test_{name}.py" for name in ("build_options", "examples")]
     session.run("pytest", *BY_FILE, *more, *builds, "--nightly", *required)
     both = [f"--backend={name}" for name in ("python", "cpp")]

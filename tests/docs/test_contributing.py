@@ -61,8 +61,9 @@ def test_contributing(checkout, environment, follow, tmp_path):
     variables = {
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         # Quick to build: the wheel that users get is built and tested elsewhere.
-        "SKBUILD_CMAKE_DEFINE": "TENSOR_OPS_ONE_LEVEL=ON",
-        "SKBUILD_CMAKE_BUILD_TYPE": "None",  # neither optimised nor with symbols for a debugger
+        # Kernels are hardly optimised, the rest is not, and there are no symbols for a debugger.
+        "SKBUILD_CMAKE_DEFINE": "TENSOR_OPS_ONE_LEVEL=ON;CMAKE_CXX_FLAGS_DEBUG=",
+        "SKBUILD_CMAKE_BUILD_TYPE": "Debug",
     }
     # Without the build backends at hand, pip fetches them into an environment of their own.
     if all(map(importlib.util.find_spec, BUILD_BACKENDS)) and shutil.which("cmake"):

@@ -36,6 +36,7 @@ def test_every_program_runs():
     assert sorted(path.stem for path in UNITS.glob("*.cpp")) == sorted(SOURCES)
 
 
+@pytest.mark.sampled(2, "name")
 @pytest.mark.parametrize("name", SOURCES)
 def test_checks_hold(name, tmp_path):
     compiler, program = os.environ.get("CXX", "g++"), tmp_path / name

@@ -106,6 +106,7 @@ def wide(kind, blocks):
     )  # fmt: skip
 
 
+@pytest.mark.sampled(3, "kind")
 @pytest.mark.parametrize("kind", FORMATS)
 def test_blocks_that_all_have_tiles_leave_the_same_bits(
     kind, block_counts, each_order, is_emulated
@@ -214,6 +215,7 @@ def test_nan_is_found_where_it_begins():
     assert executable.first_nan(1, 1, 1) is None
 
 
+@pytest.mark.sampled(2, "cache")
 @pytest.mark.parametrize("cache", ["float16", "float32"])
 def test_nan_of_a_matrix_is_that_of_the_node_of_the_reference(cache):
     program, tensors = dataclasses.replace(TINY, kind="bf16", cache=cache).program()

@@ -138,7 +138,7 @@ def disagreement(right, theirs, ours, key):
     return f"logits differ by {np.abs(theirs - ours).max()}"
 
 
-@pytest.mark.sampled(2, "saved")
+@pytest.mark.sampled(3, "saved")
 def test_every_key_means_what_it_means_to_transformers(saved):
     folder, settings, right = saved
     assert np.abs(of_the_engine(folder) - right).max() < BOUND

@@ -18,7 +18,7 @@ OPTIONS = {"max_num_batched_requests": 2, "max_num_batched_tokens": 24, "page_si
 PROMPT = np.random.default_rng(3).integers(0, WORDS, 30).tolist()
 FAMILIES = ("Qwen 3", "Gemma 2", "LFM2", "Qwen 3.5", "Granite 4")
 
-pytestmark = pytest.mark.sampled(2, "folder", "backend", "seed")
+pytestmark = pytest.mark.sampled(3, "folder", "backend", "seed")
 
 
 @pytest.fixture(scope="module", params=FAMILIES, ids=lambda name: name.replace(" ", "-"))

@@ -21,7 +21,7 @@ SYSTEM = DRAW.integers(0, WORDS, 22).tolist()  # five pages, and two tokens
 PROMPTS = [SYSTEM + DRAW.integers(0, WORDS, count).tolist() for count in (9, 3, 17, 1)]
 FAMILIES = ("LFM2", "Qwen 3.5", "Qwen 3.5 MoE", "Granite 4")
 
-pytestmark = pytest.mark.sampled(2, "folder", "backend", "seed")
+pytestmark = pytest.mark.sampled(3, "folder", "backend", "seed")
 
 
 class Counting:
