@@ -338,8 +338,9 @@ class PersistentKernel(Session, Layers):
                     f"save_prompt: a page has {size} tokens, and the prompt {len(given)}; full "
                     "pages are kept alone"
                 )
-            facts = facts_of(self._known_model(), self._executable.options)
-            write_prompt_file(path, KeptPrompt(whole, *requests.read_prompt(whole)), facts)
+            model = self._known_model()
+            facts = facts_of(model, self._executable.options)
+            write_prompt_file(path, KeptPrompt(whole, *requests.read_prompt(whole)), model, facts)
             return len(whole)
 
     def load_prompt(self, path: str | os.PathLike[str]) -> int:
@@ -367,8 +368,9 @@ class PersistentKernel(Session, Layers):
         """
         with self._in_use() as requests:
             self._check_keeps_prompts("load_prompt", requests)
-            facts = facts_of(self._known_model(), self._executable.options)
-            tokens, pages, states = read_prompt_file(path, facts)
+            model = self._known_model()
+            facts = facts_of(model, self._executable.options)
+            tokens, pages, states = read_prompt_file(path, model, facts)
             checked_tokens(self.program, tokens, os.fspath(path))
             check_lengths(self.program, len(tokens), None)
             requests.write_prompt(tokens, pages, states)

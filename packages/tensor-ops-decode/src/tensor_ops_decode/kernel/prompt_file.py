@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -64,14 +64,15 @@ def facts_of(model: KernelModel, options: Mapping[str, object]) -> dict[str, str
 
 
 def write_prompt_file(
-    path: str | os.PathLike[str], prompt: KeptPrompt, facts: Mapping[str, str]
+    path: str | os.PathLike[str], prompt: KeptPrompt, model: KernelModel, facts: Mapping[str, str]
 ) -> None:
     """Write a prompt as a whole or not at all, in the place of a file that is there."""
+    checksum = _checksum_of(model)
     place = Path(path)
     arrays = {"tokens": np.array(prompt.tokens, np.int32), "pages": prompt.pages}
     if prompt.states is not None:
         arrays["states"] = prompt.states
-    checksums = {name: _checksum(array) for name, array in arrays.items()}
+    checksums = {name: checksum(array) for name, array in arrays.items()}
     header = header_of(
         {**facts, CHECKSUMS: json.dumps(checksums)},
         {
@@ -94,7 +95,9 @@ def write_prompt_file(
         raise
 
 
-def read_prompt_file(path: str | os.PathLike[str], facts: Mapping[str, str]) -> KeptPrompt:
+def read_prompt_file(
+    path: str | os.PathLike[str], model: KernelModel, facts: Mapping[str, str]
+) -> KeptPrompt:
     """Return what a file has, mapped, if it was written where these facts were the same.
 
     Raises FileFormatError if it was not, or is damaged, and ConfigError if others can write it.
@@ -114,11 +117,11 @@ def read_prompt_file(path: str | os.PathLike[str], facts: Mapping[str, str]) -> 
     if end != tensors["pages"].file.size:
         raise FileFormatError(f"{os.fspath(path)} is damaged: it has bytes behind the last tensor")
     check_owner(Path(path), tensors["pages"].file.status, "save the prompt elsewhere")
-    written = _parsed(path, metadata.get(CHECKSUMS))
+    written, checksum = _parsed(path, metadata.get(CHECKSUMS)), _checksum_of(model)
     found: dict[str, NDArray[Any]] = {}
     for name, each in tensors.items():
         found[name] = each.file.view(each.offset, each.size, each.what)
-        if written.get(name) != _checksum(found[name]):
+        if written.get(name) != checksum(found[name]):
             raise FileFormatError(
                 f"{os.fspath(path)} is damaged: {each.what} was changed after it was written"
             )
@@ -143,8 +146,15 @@ def _parsed(path: str | os.PathLike[str], text: object) -> dict[str, Any]:
     return parsed
 
 
-def _checksum(array: Array) -> str:
-    return f"{crc32(np.ascontiguousarray(array).view(np.uint8).reshape(-1).data):08x}"
+def _checksum_of(model: KernelModel) -> Callable[[Array], str]:
+    """Return the checksum of the backend, which its threads compute, or zlib's."""
+    of_backend = getattr(model.planned.executor.module, "packed_checksum", None)
+
+    def checksum(array: Array) -> str:
+        whole = np.ascontiguousarray(array).view(np.uint8).reshape(-1)
+        return str(of_backend(whole)) if of_backend is not None else f"{crc32(whole.data):08x}"
+
+    return checksum
 
 
 def _digest_of(program: Program) -> str:
