@@ -8,6 +8,7 @@ weights; a file that is missing is written.
     python benchmarks/decode_states.py .benchmarks/decode/hybrid-0.8B-Q4_K.gguf --json RECORD.json
 """
 
+import functools
 import statistics
 import tempfile
 import time
@@ -64,7 +65,8 @@ def _steps(path: Path, rounds: int) -> dict[str, list[float]]:
             arrays["positions"][:count] = range(POSITION, POSITION + count)
             arrays["selected"][:count] = range(count)
             arrays["state_before"][:count], arrays["state_after"][:count] = before, after
-            each = [_seconds(lambda: executable.run(count, count)) for _ in range(8)]
+            step = functools.partial(executable.run, count, count)
+            each = [_seconds(step) for _ in range(8)]
             if number > 0:
                 seconds[name].append(statistics.median(each))
     executable.close()
