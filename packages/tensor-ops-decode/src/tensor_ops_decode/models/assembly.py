@@ -8,24 +8,40 @@ from tensor_ops_decode.models.decoder import Decoder
 from tensor_ops_decode.models.delta_attention import DeltaAttention
 from tensor_ops_decode.models.experts import Experts
 from tensor_ops_decode.models.state_space import StateSpace
-from tensor_ops_decode.program import Cache, Limits, Program, State, Tensor
+from tensor_ops_decode.program import Cache, Draft, Limits, Program, State, Tensor
 from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.weights import FileFormatError, Weights
 from tensor_ops_decode.weights.transforms import transformed_shape
 
-__all__ = ["program_of"]
+__all__ = ["has_draft", "program_of"]
+
+
+def has_draft(decoder: Decoder, files: Weights) -> bool:
+    """Return whether the files have a layer that guesses tokens, of a kind that is known."""
+    return "draft_in" in decoder.names and _draft_name(decoder, "draft_in") in files.names
+
+
+def _draft_name(decoder: Decoder, role: str, part: str = "weight") -> str:
+    prefix = decoder.names.get("draft", decoder.names["layer"].format(decoder.layers))
+    return f"{prefix}{decoder.names[role]}.{part}"
 
 
 def program_of(
-    decoder: Decoder, files: Weights, limits: Limits, cache_dtype: str | None = None
+    decoder: Decoder,
+    files: Weights,
+    limits: Limits,
+    cache_dtype: str | None = None,
+    *,
+    drafts: bool = False,
 ) -> Program:
     """Return the program of a model, with the values ``logits`` and ``next``.
 
+    With `drafts` it guesses tokens by the layer that `has_draft` tells of.
     By default, `cache_dtype` is float32 if all matrices are f32, else float16. It is a
     FileFormatError if a tensor is missing or has another shape, or a layer has one that would not
     be used.
     """
-    program = _Assembly(decoder, files, limits, cache_dtype).program()
+    program = _Assembly(decoder, files, limits, cache_dtype).program(drafts)
     start = decoder.names["layer"].partition("{")[0]
     further = range(decoder.layers, decoder.layers + decoder.further_layers)
     of_further = tuple(decoder.names["layer"].format(layer) for layer in further)
@@ -49,9 +65,10 @@ class _Assembly:
         self.cache_dtype, self.matrix_types = cache_dtype, set[str]()
         self.builder = Builder(limits)
 
-    def program(self) -> Program:
+    def program(self, drafts: bool) -> Program:
         decoder, builder = self.decoder, self.builder
-        further = self.name("o", decoder.layers + decoder.further_layers)
+        layers = decoder.names["layer"].format(decoder.layers + decoder.further_layers)
+        further = f"{layers}{decoder.names['o']}.weight"
         if further in self.known:
             raise FileFormatError(
                 f"{self.files.path}: there is a tensor {further!r}, but the model has only "
@@ -70,14 +87,16 @@ class _Assembly:
                 x = self.state_space(layer, x, decoder.state_space)
             else:
                 x = self.convolution(layer, x, kept) if kept else self.attention(layer, x)
-            if layer + 1 == decoder.layers:
+            if layer + 1 == decoder.layers and not drafts:
                 # The rest looks at no other token, so that tokens without logits end here.
                 x = builder.add("select", {"x": x}, output="selected")
             x = self.mlp(layer, x)
         head = embedding
         if not decoder.is_tied:
             head = self.matrix("head", decoder.vocabulary, decoder.hidden)
-        x = self.normalised("norm", x, None, "norm")
+        x = hidden = self.normalised("norm", x, None, "norm")
+        if drafts:  # a draft reads the norms of all tokens
+            x = builder.add("select", {"x": x}, output="selected")
         logits = "uncapped" if decoder.logit_cap else "logits"
         product = "unscaled" if decoder.logit_scale != 1 else logits
         builder.add("linear", {"x": x}, {"weight": head}, output=product)
@@ -87,9 +106,71 @@ class _Assembly:
         if decoder.logit_cap:
             cap = {"cap": decoder.logit_cap}
             builder.add("soft_cap", {"x": logits}, None, cap, output="logits")
+        outputs = ["logits", builder.add("sample", {"x": "logits"}, output="next")]
+        draft = self.draft(hidden, embedding, head) if drafts else None
+        if draft is not None:
+            outputs += [draft.hidden, draft.next_hidden, draft.tokens]
         if self.cache_dtype is None and self.matrix_types != {"f32"}:
             builder.set_cache_dtype("float16")
-        return builder.program(["logits", builder.add("sample", {"x": "logits"}, output="next")])
+        return builder.program(outputs, draft)
+
+    def draft(self, hidden: str, embedding: str, head: str) -> Draft:
+        """Add the layer that guesses the token behind the one that a step has chosen.
+
+        Its input is made of the embedding of the chosen token and of what the model computes the
+        logits from.
+        """
+        add, layer, columns = self.builder.add, self.decoder.layers, self.decoder.hidden
+        vocabulary = self.decoder.vocabulary
+        self.decoder = self.decoder.with_draft_layer()
+        embedding = self.matrix_of_draft("draft_embedding", vocabulary) or embedding
+        head = self.matrix_of_draft("draft_head", vocabulary) or head
+        x = first = add(
+            "embed", {"tokens": "tokens"}, {"weight": embedding}, output="draft.embedding"
+        )
+        if self.decoder.embedding_scale != 1:
+            factor = {"factor": self.decoder.embedding_scale}
+            x = add("scale", {"x": x}, None, factor, output="draft.scaled")
+        parts = []
+        for role, value, begin in (
+            ("draft_embedding_norm", x, 0),
+            ("draft_hidden_norm", hidden, columns),
+        ):
+            name = role.replace("_", ".", 1)
+            normed = self.normalised_by(self.norm_of_draft(role), value, name)
+            cut = (f"columns:{begin}:{begin + columns}",)
+            name = _draft_name(self.decoder, "draft_in")
+            matrix = self.typed(self.tensor(name, (columns, columns), cut))
+            weights = {"weight": [matrix]}
+            parts.append(add("linear", {"x": normed}, weights, output=f"{value}.to_draft"))
+        x = add("add", {"a": parts[0], "b": parts[1]}, output="draft.input")
+        x = self.attention(layer, x)
+        x = add("select", {"x": x}, output="draft.selected")
+        x = self.mlp(layer, x)
+        own = _draft_name(self.decoder, "draft_norm") in self.known
+        norm = self.norm_of_draft("draft_norm") if own else self.norm("norm")
+        x = self.normalised_by(norm, x, "draft.norm")
+        logits = add("linear", {"x": x}, {"weight": head}, output="draft.logits")
+        guess = add("argmax", {"x": logits}, output="guess")
+        return Draft(first_node=first, hidden=hidden, next_hidden=x, tokens=guess)
+
+    def matrix_of_draft(self, role: str, rows: int) -> str | None:
+        """Return a matrix that a draft may have; None where it has that of the model."""
+        if role not in self.decoder.names:
+            return None
+        name = _draft_name(self.decoder, role)
+        if name not in self.known:
+            return None
+        return self.typed(self.tensor(name, (rows, self.decoder.hidden)))
+
+    def norm_of_draft(self, role: str) -> str:
+        shape = (self.decoder.hidden,)
+        return self.tensor(_draft_name(self.decoder, role), shape, self.decoder.norm_transform)
+
+    def normalised_by(self, weight: str, x: str, output: str) -> str:
+        """Add a norm with a weight."""
+        weights, eps = {"weight": weight}, {"eps": self.decoder.eps}
+        return self.builder.add("rms_norm", {"x": x}, weights, eps, output=output)
 
     def attention(self, layer: int, x: str) -> str:
         decoder, builder, prefix = self.decoder, self.builder, f"layer.{layer}."
@@ -373,8 +454,7 @@ class _Assembly:
         return self.builder.add("add", {"a": x, "b": residual}, output=output)
 
     def normalised(self, role: str, x: str, layer: int | None, output: str) -> str:
-        weights, eps = {"weight": self.norm(role, layer)}, {"eps": self.decoder.eps}
-        return self.builder.add("rms_norm", {"x": x}, weights, eps, output=output)
+        return self.normalised_by(self.norm(role, layer), x, output)
 
     def linear(
         self, fused: str, rows: Mapping[str, int], layer: int, columns: int | None = None
@@ -436,9 +516,15 @@ class _Assembly:
         return self.tensor(self.name(role, layer), shape, self.decoder.norm_transform)
 
     def name(self, role: str, layer: int | None, part: str = "weight") -> str:
-        names = self.decoder.names
-        prefix = "" if layer is None else names["layer"].format(layer)
-        return f"{prefix}{names[role]}.{part}"
+        prefix = "" if layer is None else self.prefix(layer)
+        return f"{prefix}{self.decoder.names[role]}.{part}"
+
+    def prefix(self, layer: int) -> str:
+        """Return what the names of a layer's tensors begin with."""
+        names, further = self.decoder.names, layer - self.decoder.layers
+        if further >= 0 and "draft_layer" in names:
+            return names["draft_layer"].format(further)
+        return names["layer"].format(layer)
 
     def stack_name(self, role: str, layer: int) -> str:
         """Return the name of a stack: the weight of a module, or in memory a name of its own."""
@@ -447,7 +533,7 @@ class _Assembly:
         return name if is_alone else f"{name}.weight"
 
     def whole_name(self, role: str, layer: int) -> str:
-        return f"{self.decoder.names['layer'].format(layer)}{self.decoder.names[role]}"
+        return f"{self.prefix(layer)}{self.decoder.names[role]}"
 
     def tensor(self, name: str, shape: tuple[int, ...], transform: tuple[str, ...] = ()) -> str:
         if name not in self.known:
