@@ -1,7 +1,6 @@
 """Small models with a layer that guesses tokens, and its guesses by the modules of transformers."""
 
 import copy
-import json
 from types import SimpleNamespace
 
 import torch
@@ -32,11 +31,9 @@ class TorchDraft(torch.nn.Module):
         self.norm = norm(hidden, eps=config.rms_norm_eps)
         self._model = [model]  # which is no part of it
 
-    def guess(self, tokens, count):
-        """Return guesses of what follows tokens, of which the model has had all but the last."""
-        model = self._model[0]
-        hidden = model.model(torch.tensor([tokens[:-1]])).last_hidden_state
-        following, guesses = [*tokens[1:]], []
+    def guess(self, tokens, hidden, count):
+        """Return guesses of what follows tokens, from what the model says of all but the last."""
+        model, following, guesses = self._model[0], [*tokens[1:]], []
         while len(guesses) < count:
             embedded = model.get_input_embeddings()(torch.tensor([following]))
             both = [self.pre_fc_norm_embedding(embedded), self.pre_fc_norm_hidden(hidden)]
@@ -57,7 +54,7 @@ class TorchDraft(torch.nn.Module):
 
 @torch.no_grad()
 def model_with_draft(family, folder, **changed):
-    """Write a small model with a draft, in the names of Qwen; return both as modules."""
+    """Write a small model with a draft, in the names of its family; return both as modules."""
     model = small_model(family, **changed)
     torch.manual_seed(5)
     draft = TorchDraft(model)
@@ -73,26 +70,32 @@ def model_with_draft(family, folder, **changed):
     model.save_pretrained(folder)
     path = folder / "model.safetensors"
     tensors = load_file(path)
-    tensors |= {f"mtp.{name}": each.clone() for name, each in draft.state_dict().items()}
-    save_file(tensors, path, {"format": "pt"})
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    (folder / "config.json").write_text(json.dumps(config | {"mtp_num_hidden_layers": 1}))
+    given = {f"mtp.{name}": each.clone() for name, each in draft.state_dict().items()}
+    if not family.startswith("Qwen"):
+        given = {name: each.clone() for name, each in tensors_of_layer(model, draft).items()}
+    save_file(tensors | given, path, {"format": "pt"})
     return model, draft
 
 
-def write_gguf_with_draft(model, draft, path):
-    """Write both as llama.cpp's converter does: the draft is one layer more."""
+def tensors_of_layer(model, draft):
+    """Return the tensors of a draft by the names of a layer behind the last."""
     names = {
         "fc": "eh_proj",
         "pre_fc_norm_embedding": "enorm",
         "pre_fc_norm_hidden": "hnorm",
         "norm": "shared_head.norm",
     }
-    further, tensors = f"model.layers.{model.config.num_hidden_layers}", model.state_dict()
+    found = {}
     for name, tensor in draft.state_dict().items():
         part, _, rest = name.partition(".")
         inner = rest.removeprefix("0.") if part == "layers" else f"{names[part]}.{rest}"
-        tensors[f"{further}.{inner}"] = tensor
+        found[f"model.layers.{model.config.num_hidden_layers}.{inner}"] = tensor
+    return found
+
+
+def write_gguf_with_draft(model, draft, path):
+    """Write both as llama.cpp's converter does: the draft is one layer more."""
+    tensors = model.state_dict() | tensors_of_layer(model, draft)
     config = copy.copy(model.config)
     config.num_hidden_layers += 1
     config.num_layers_of_draft = 1
@@ -105,9 +108,10 @@ def expected_answer(model, draft, prompt, count, num_guesses):
     answer, _ = expected(model, prompt, count)
     whole, accepted = [*prompt, *answer], 0
     known = len(prompt) + 1
+    hidden = model.model(torch.tensor([whole])).last_hidden_state
     while known < len(whole):
         most = min(num_guesses, len(whole) - known - 1)
-        guesses = draft.guess(whole[:known], most) if most else []
+        guesses = draft.guess(whole[:known], hidden[:, : known - 1], most) if most else []
         right = 0
         while right < most and guesses[right] == whole[known + right]:
             right += 1
