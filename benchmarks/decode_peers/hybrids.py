@@ -17,7 +17,10 @@ _KERNEL = 4
 
 @dataclass(frozen=True)
 class HybridShape:
-    """Sizes of a dense Qwen 3.5; keys and values of linear attention have `state` elements."""
+    """Sizes of a Qwen 3.5; keys and values of linear attention have `state` elements.
+
+    With experts, each layer has as many MLPs, of which some compute, and one that always does.
+    """
 
     hidden: int
     layers: int
@@ -28,12 +31,16 @@ class HybridShape:
     linear_key_heads: int
     linear_heads: int
     state: int
+    experts: int = 0
+    chosen: int = 0
 
 
-# Qwen 3.5 of 0.8 and of 4 billion weights, with fewer words if it is not said how many.
+# Qwen 3.5 of 0.8 and of 4 billion weights, with fewer words if it is not said how many, and four
+# of the layers of Qwen 3.5 35B-A3B.
 HYBRIDS = {
     "0.8B": HybridShape(1024, 24, 8, 2, 256, 3584, 16, 16, 128),
     "4B": HybridShape(2560, 32, 16, 4, 256, 9216, 16, 32, 128),
+    "A3B": HybridShape(2048, 4, 16, 2, 256, 512, 16, 32, 128, 256, 8),
 }
 # What layers add to the residual, in a model whose next token the last one decides on.
 _ADDED = ("attn_output", "ssm_out", "ffn_down")
@@ -49,7 +56,7 @@ def write_hybrid(
     that others do, and the layer sees that embedding with noise.
     """
     draw, hidden = np.random.default_rng(0), shape.hidden
-    writer = gguf.GGUFWriter(path, "qwen35")
+    writer = gguf.GGUFWriter(path, "qwen35moe" if shape.experts else "qwen35")
     _write_settings(writer, shape, words, noise is not None)
     values = shape.linear_heads * shape.state
     columns = 2 * shape.linear_key_heads * shape.state + values
@@ -67,11 +74,7 @@ def write_hybrid(
         "attn_v": (keys, hidden),
         "attn_output": (hidden, queries),
     }
-    mlp = {
-        "ffn_gate": (shape.inner, hidden),
-        "ffn_up": (shape.inner, hidden),
-        "ffn_down": (hidden, shape.inner),
-    }
+    mlp = _sizes_of_mlp(shape)
     stored = gguf.GGMLQuantizationType[kind]
     matrices = {
         name: random_matrix(draw, *sizes, kind=kind)
@@ -94,6 +97,10 @@ def write_hybrid(
             writer.add_tensor(f"blk.{layer}.{name}.weight", matrices[name], raw_dtype=stored)
         for name, size in (of_full if is_full else of_linear).items():
             writer.add_tensor(f"blk.{layer}.{name}.weight", np.ones(size, np.float32))
+        if shape.experts:
+            router = draw.standard_normal((shape.experts, hidden), np.float32) * np.float32(0.02)
+            writer.add_tensor(f"blk.{layer}.ffn_gate_inp.weight", router)
+            writer.add_tensor(f"blk.{layer}.ffn_gate_inp_shexp.weight", router[0])
         if not is_full:
             convolution = draw.standard_normal((columns, _KERNEL), np.float32) * np.float32(0.3)
             writer.add_tensor(f"blk.{layer}.ssm_conv1d.weight", convolution)
@@ -105,6 +112,15 @@ def write_hybrid(
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def _sizes_of_mlp(shape: HybridShape) -> dict[str, tuple[int, ...]]:
+    up, down = (shape.inner, shape.hidden), (shape.hidden, shape.inner)
+    sizes: dict[str, tuple[int, ...]] = {"ffn_gate": up, "ffn_up": up, "ffn_down": down}
+    if not shape.experts:
+        return sizes
+    stacks = {f"{name}_exps": (shape.experts, *each) for name, each in sizes.items()}
+    return stacks | {f"{name}_shexp": each for name, each in sizes.items()}
 
 
 def _write_draft(writer: gguf.GGUFWriter, shape: HybridShape, noise: float) -> None:
@@ -144,3 +160,8 @@ def _write_settings(
     writer.add_ssm_time_step_rank(shape.linear_heads)
     writer.add_ssm_inner_size(shape.linear_heads * shape.state)
     writer.add_full_attention_interval(_INTERVAL)
+    if shape.experts:
+        writer.add_expert_count(shape.experts)
+        writer.add_expert_used_count(shape.chosen)
+        writer.add_expert_feed_forward_length(shape.inner)
+        writer.add_expert_shared_feed_forward_length(shape.inner)

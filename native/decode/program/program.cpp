@@ -263,9 +263,12 @@ class Reader {
     if (n == program_.nodes.size())
       throw ValueError(text("draft: first_node is '", first, "', which is no node"));
     program_.num_step_nodes = n;
-    for (const char* each : {"hidden", "next_hidden", "tokens"})
-      require_output(each, draft.string(each), std::string_view(each) == "hidden");
     const std::string& hidden = draft.string("hidden");
+    const Value& rows = output_of_step("hidden", hidden, true);
+    if (rows.rows != Rows::kTokens)
+      throw ValueError(text("draft: hidden '", hidden, "' must have a row for each token"));
+    require_form(draft, "next_hidden", rows.columns, rows.is_int32);
+    require_form(draft, "tokens", 1, true);
     for (std::size_t d = n; d < program_.nodes.size(); ++d)
       for (std::size_t input : program_.nodes[d].inputs)
         if (is_of_step(input) && input != kTokens && program_.values[input].name != hidden)
@@ -283,11 +286,21 @@ class Reader {
     return true;
   }
 
-  void require_output(const char* what, const std::string& name, bool is_of_step_wanted) const {
+  const Value& output_of_step(const char* what, const std::string& name, bool is_wanted) const {
     for (std::size_t output : program_.outputs)
-      if (program_.values[output].name == name && is_of_step(output) == is_of_step_wanted) return;
+      if (program_.values[output].name == name && is_of_step(output) == is_wanted)
+        return program_.values[output];
     throw ValueError(text("draft: ", what, " is '", name, "', which is no output of a ",
-                          is_of_step_wanted ? "step" : "draft step"));
+                          is_wanted ? "step" : "draft step"));
+  }
+
+  void require_form(const Fields& draft, const char* what, std::size_t columns,
+                    bool is_int32) const {
+    const Value& value = output_of_step(what, draft.string(what), false);
+    if (value.rows != Rows::kSelected || value.columns != columns || value.is_int32 != is_int32)
+      throw ValueError(text("draft: ", what, " '", value.name, "' must have ", columns,
+                            " columns of ", is_int32 ? "int32" : "float32",
+                            " for selected tokens"));
   }
 
   static std::size_t find(const Indices& indices, const std::string& where, const char* slot,

@@ -1,7 +1,9 @@
 """Guesses by a layer that a model brings for that: answers are those without, in fewer steps."""
 
+import contextlib
 import json
 import shutil
+import threading
 
 import numpy as np
 import pytest
@@ -134,6 +136,29 @@ def test_prompts_are_kept_with_what_the_draft_has_of_them(drafted, backend, tmp_
         assert answers(kernel, prompt) == right
 
 
+def test_ranks_guess_the_same(drafted, backend):
+    folder, _, _ = drafted
+    with opened(folder, backend, 2, cache_dtype="float32") as kernel:
+        right = answers(kernel)
+    given = {"cache_dtype": "float32", "world_size": 2, "num_workers": 1}
+    with contextlib.ExitStack() as stack:
+        kernels = [
+            stack.enter_context(opened(folder, backend, 2, mpi_rank=rank, **given))
+            for rank in range(2)
+        ]
+        assert kernels[1].explain().guesses_by == "the draft of the model"
+        found = [None, None]
+        threads = [
+            threading.Thread(target=lambda i=i: found.__setitem__(i, answers(kernels[i])))
+            for i in range(2)
+        ]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+    assert found == [right, right]
+
+
 def test_heads_are_packed_once(drafted, tmp_path):
     pytest.importorskip("tensor_ops_cpp")
     folder, _, draft = drafted
@@ -184,6 +209,9 @@ def test_exported_models_have_no_draft(drafted, tmp_path):
         ({"hidden": "logits"}, "'logits'"),
         ({"tokens": "next"}, "draft: tokens is 'next', which is no output of a draft step"),
         ({"next_hidden": "norm"}, "draft: next_hidden is 'norm', which is no output of a draft"),
+        ({"next_hidden": "guess"}, "draft: next_hidden 'guess' must have 48 columns of float32"),
+        ({"tokens": "draft.norm"}, "draft: tokens 'draft.norm' must have 1 columns of int32"),
+        ({"hidden": "next"}, "draft: hidden 'next' must have a row for each token"),
         ({"first_node": "guess"}, "draft: "),
     ],
 )

@@ -79,9 +79,9 @@ class PersistentKernel(Session, Layers):
     page_size : int, optional
         Tokens per page.
     num_speculative_tokens : int, optional
-        How many tokens a request may guess in a step: those that followed its last three where they
-        stood before. The step computes them too, and right ones save steps; the tokens are the same
-        as without. Only beside `model`.
+        How many tokens a request may guess in a step, by the layer that the model brings for that,
+        or else those that followed its last three where they stood before. The step computes them
+        too, and right ones save steps; the tokens are the same as without. Only beside `model`.
     max_num_snapshots : int, optional
         How many states of a model with states are kept behind pages, so that prompts that begin
         alike, and the next turn of a conversation, go on from there: by default two, and two for

@@ -72,7 +72,7 @@ class Requests:
             guesses = 0
         self._most_guesses = guesses
         # Without a draft, guesses are what followed the last tokens before.
-        draft = program.draft if guesses else None
+        draft = program.draft if guesses and hasattr(executable, "run_draft") else None
         self._draft = None if draft is None else DraftSteps(draft, executable)
         states = range(slots * (1 + guesses), slots + extra)
         self._states_of_snapshots = states if self._has_state else range(0)
