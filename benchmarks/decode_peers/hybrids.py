@@ -152,6 +152,7 @@ def _write_settings(
     writer.add_layer_norm_rms_eps(1e-6)
     writer.add_rope_freq_base(1e7)
     writer.add_rope_dimension_count(shape.head // 4)
+    writer.add_rope_dimension_sections([11, 11, 10, 0])  # of text all have the same positions
     writer.add_vocab_size(words)
     writer.add_tokenizer_model("no_vocab")
     writer.add_ssm_conv_kernel(_KERNEL)

@@ -71,8 +71,8 @@ def traffic(path: Path) -> dict[str, int]:
     It has ``weights``, in bytes, with the states of a hybrid, ``position``, the bytes of one
     position in the caches, and ``products``, the multiplications with weights for each token of a
     prompt, whose logits are those of the last token only. Of a table of embeddings that is not the
-    head too only one row is read, and of experts those that are chosen. Caches have two bytes for a number, and four where
-    all matrices have.
+    head too only one row is read, and of experts those that are chosen. Caches have two bytes for a
+    number, and four where all matrices have.
     """
     reader = gguf.GGUFReader(path)
     tensors, chosen = reader.tensors, _share_of_experts(reader)

@@ -48,8 +48,8 @@ class Opened(Llama):
         params.flash_attn = sequences == 1 and params.flash_attn
         return api.llama_init_from_model(self._model, params)
 
-    def forget(self, where: Any, sequence: int, begin: int) -> None:
-        _remove(where, sequence, begin, -1)
+    def forget(self, where: Any, sequence: int, begin: int) -> bool:
+        return bool(_remove(where, sequence, begin, -1))
 
     def _set(self, params: Any) -> None:
         names = {name for name, _ in params._fields_}

@@ -38,8 +38,9 @@ class Opened(Llama):
         params.n_threads = params.n_threads_batch = self._threads
         return api.llama_init_from_model(self._model, params)
 
-    def forget(self, where: Any, sequence: int, begin: int) -> None:
-        api.llama_memory_seq_rm(api.llama_get_memory(where), sequence, begin, -1)
+    def forget(self, where: Any, sequence: int, begin: int) -> bool:
+        memory = api.llama_get_memory(where)
+        return bool(api.llama_memory_seq_rm(memory, sequence, begin, -1))
 
 
 @llama_cpp.llama_log_callback

@@ -37,8 +37,8 @@ class Llama(ABC):
         """Return a context, or None; the sequences share its positions."""
 
     @abstractmethod
-    def forget(self, where: Any, sequence: int, begin: int) -> None:
-        """Drop what the cache has of a sequence from a position on."""
+    def forget(self, where: Any, sequence: int, begin: int) -> bool:
+        """Drop what the cache has of a sequence from a position on; return whether it can be."""
 
     def decode(self, sequences: int, context: int, new: int) -> float:
         """Return the seconds of a step; the cache of the prompt is that of earlier turns."""
@@ -62,12 +62,14 @@ class Llama(ABC):
 
     def _with_prompts(self, sequences: int, length: int) -> Any:
         """Return a context in which each sequence has its prompt and nothing more."""
-        if where := self._contexts.get((sequences, length)):
-            for sequence in range(sequences):
-                self.forget(where, sequence, length)
-            return where
-        where = self._context(sequences, length)
+        where = self._contexts.get((sequences, length))
+        is_new = where is None
+        if is_new:
+            where = self._context(sequences, length)
         for sequence in range(sequences):
+            if not is_new and self.forget(where, sequence, length):
+                continue
+            self.forget(where, sequence, 0)  # a state has no positions
             for begin in range(0, length, BATCH):
                 part = tokens(length, sequence)[begin : begin + BATCH]
                 self._run(where, part, range(begin, begin + len(part)), [sequence] * len(part), 1)
