@@ -19,6 +19,7 @@ from decode_peers.hybrids import HYBRIDS, write_hybrid
 from tensor_ops_decode import PersistentKernel
 
 GUESSES = (0, 1, 2, 3, 4)
+ACTIVATIONS = ("int8x2", "int8")
 WORDS = 248320
 # How much noise the layer sees, with which about four of five of its guesses are right.
 NOISE = {"0.8B": 0.3, "4B": 0.33}
@@ -29,23 +30,27 @@ def measure(folder: Path, rounds: int) -> dict[str, Any]:
     """Return tokens per second by model and number of guesses, round by round."""
     from threads import facts
 
-    models = {name: _model(folder, name, rounds) for name in NOISE}
+    models = {
+        f"{name}, {activations}": _model(folder, name, activations, rounds)
+        for name in NOISE
+        for activations in ACTIVATIONS
+    }
     how = {"rounds": rounds, "words": WORDS, "new": NEW}
     return facts() | {"model": "Random models", "how": how, "models": models}
 
 
-def _model(folder: Path, name: str, rounds: int) -> dict[str, Any]:
+def _model(folder: Path, name: str, activations: str, rounds: int) -> dict[str, Any]:
     path = folder / f"draft-{name}-Q4_K.gguf"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         write_hybrid(path, HYBRIDS[name], "Q4_K", WORDS, NOISE[name])
-    limits = {"max_seq_length": 256, "max_num_batched_requests": 1}
+    given = {"max_seq_length": 256, "max_num_batched_requests": 1, "activations": activations}
     rates: dict[str, list[float]] = {str(count): [] for count in GUESSES}
     steps: dict[str, int] = dict.fromkeys(rates, 0)
     with ExitStack() as stack:
         kernels = [
             stack.enter_context(
-                PersistentKernel(model=path, backend="cpp", num_speculative_tokens=count, **limits)
+                PersistentKernel(model=path, backend="cpp", num_speculative_tokens=count, **given)
             )
             for count in GUESSES
         ]
