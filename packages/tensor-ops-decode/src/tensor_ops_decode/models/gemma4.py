@@ -53,6 +53,7 @@ _DEFAULTS = DEFAULTS | {
     "hidden_size_per_layer_input": 256,
     "num_kv_shared_layers": 0,
     "sliding_window": 512,
+    "rope_local_base_freq": 10000.0,
 }
 _GGUF = GGUF_NAMES | {
     "q_norm": "attn_q_norm",
