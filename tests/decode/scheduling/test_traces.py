@@ -220,7 +220,7 @@ def play_in_python(folder, backend, **limits):
 
 @pytest.fixture(params=["attention alone", "LFM2", "Qwen 3.5", "Gemma 4"])
 def traced(request, folder, tmp_path):
-    """A model of any layers, two with states, which are not taken back, and one of shared caches."""
+    """A model of any layers, two with states that are not taken back, and one of shared caches."""
     if request.param == "attention alone":
         return folder
     small_model(request.param).save_pretrained(tmp_path / "small")

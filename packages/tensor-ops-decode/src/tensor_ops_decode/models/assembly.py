@@ -419,6 +419,8 @@ class _Assembly:
         name = self.whole_name("layer_scale", layer)
         self.passed_over.add(name)
         factor = self.number(name)
+        if factor == 1:
+            return x
         output = f"layer.{layer}.scaled"
         return self.builder.add("scale", {"x": x}, None, {"factor": factor}, output=output)
 
