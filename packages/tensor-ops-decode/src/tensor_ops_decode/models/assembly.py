@@ -324,6 +324,8 @@ class _Assembly:
         if "router_norm" in self.decoder.names:
             scale, eps = self.vector("router_norm", layer, hidden), {"eps": self.decoder.eps}
             seen = add("rms_norm", {"x": x}, {"weight": scale}, eps, output=f"{prefix}router.norm")
+            factor = {"factor": experts.router_scale}
+            seen = add("scale", {"x": seen}, None, factor, output=f"{prefix}router.scaled")
         rows = {"expert_gate": experts.intermediate, "expert_up": experts.intermediate}
         weights, chosen = self.routed("router", seen, layer, experts.routing, experts.count)
         of = {"num_experts": experts.count, "input_parts": 1, "output_parts": 2}
@@ -355,10 +357,6 @@ class _Assembly:
         name = f"layer.{layer}.{role}"
         product = self.linear(role, {role: count}, layer)
         logits = self.builder.add("linear", {"x": x}, product, output=f"{name}.logits")
-        experts = self.decoder.experts
-        if role == "router" and experts is not None and experts.logit_scale != 1:
-            factor = {"factor": experts.logit_scale}
-            logits = self.builder.add("scale", {"x": logits}, None, factor, output=f"{name}.scaled")
         roles = {"bias": f"{role}_bias", "expert_scale": "expert_scale"}
         vectors = {
             slot: self.tensor(self.whole_name(each, layer), (count,))

@@ -68,11 +68,11 @@ class Experts:
     shared : int
         The inner columns of an expert that computes for every token; 0 for none. It has a gate of
         its own where the names of the model have a ``shared_router``.
-    logit_scale : float
-        The factor of the router's logits. The router has a norm of its own where the names of the
-        model have a ``router_norm``, and each expert a scale where they have ``expert_scale``.
-        Where they have ``expert_norm``, the MLP that every layer has computes beside the experts,
-        and there are norms behind both: ``dense_post_norm`` and ``expert_post_norm``.
+    router_scale : float
+        The factor of what the router's own norm gives, which it has where the names of the model
+        have a ``router_norm``. Each expert has a scale where they have ``expert_scale``. Where they
+        have ``expert_norm``, the MLP that every layer has computes beside the experts, and there
+        are norms behind both: ``dense_post_norm`` and ``expert_post_norm``.
     """
 
     count: int
@@ -86,7 +86,7 @@ class Experts:
     groups: int = 1
     used_groups: int = 1
     shared: int = 0
-    logit_scale: float = 1.0
+    router_scale: float = 1.0
 
     @property
     def routing(self) -> dict[str, Any]:

@@ -135,7 +135,7 @@ def _gguf(files: Weights, settings: ModelSettings) -> Decoder:
     if settings.size_or_none("expert_count"):
         names = names | _GGUF_EXPERTS
         inner = settings.size("expert_feed_forward_length")
-        given["experts"] = gguf_experts(settings, inner, logit_scale=hidden**-0.5)
+        given["experts"] = gguf_experts(settings, inner, router_scale=hidden**-0.5)
     first = {"attention.head_count_kv": kv_heads[0], "feed_forward_length": sizes[0].intermediate}
     window = settings.size("attention.sliding_window") if any(windowed) else 0
     return gguf_decoder(
@@ -214,7 +214,7 @@ def _hugging_face(files: Weights, settings: ModelSettings, prefix: str = "model.
     if settings.flag("enable_moe_block"):
         names = names | _EXPERTS
         given["experts"] = hugging_face_experts(
-            settings, "num_experts", top_k="top_k_experts", logit_scale=hidden**-0.5
+            settings, "num_experts", top_k="top_k_experts", router_scale=hidden**-0.5
         )
     return hugging_face_decoder(
         files,
