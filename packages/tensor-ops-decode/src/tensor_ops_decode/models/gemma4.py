@@ -199,7 +199,6 @@ def _flags(settings: ModelSettings, name: str, layers: int) -> list[bool]:
 
 def _hugging_face(files: Weights, settings: ModelSettings, prefix: str = "model.") -> Decoder:
     settings.require("hidden_activation", "gelu_pytorch_tanh")
-    settings.require("attention_bias", False)
     if settings.values.get("use_bidirectional_attention") == "all":
         raise FileFormatError(
             f"{settings.where}: use_bidirectional_attention is 'all'; only attention to earlier "
@@ -226,6 +225,7 @@ def _hugging_face(files: Weights, settings: ModelSettings, prefix: str = "model.
         per_layer_inputs=settings.size_or_none("hidden_size_per_layer_input"),
         embedding_scale=hidden**0.5,
         logit_cap=settings.number_or_null("final_logit_softcapping"),
+        biases=("q", "k", "v", "o") if settings.flag("attention_bias") else (),
         **_SAME,
         **given,
     )
