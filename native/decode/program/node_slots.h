@@ -34,7 +34,7 @@ struct ArgmaxNode {
 struct AttentionNode {
   enum Input : std::size_t { kQkv };
   enum Output : std::size_t { kOutput };
-  enum Weight : std::size_t { kCos, kSin, kQNorm, kKNorm, kQueryScale, kSinks, kVNorm };
+  enum Weight : std::size_t { kCos, kSin, kQNorm, kQueryScale, kSinks, kKNorm, kVNorm };
   enum class Rotation : std::int64_t { kHalves, kInterleaved };
   struct Attributes {
     std::int64_t num_heads;

@@ -31,16 +31,15 @@ TENSOR_OPS_INLINE void normalise_heads(const Share& share, const Sizes& sizes, c
 }
 
 // Writes heads of a token to `to`, normalised and rotated.
-template <class Node>
 void prepare_heads(const Share& share, const Sizes& sizes, const float* heads, std::size_t count,
                    std::size_t norm, std::size_t position, float* to) {
   normalise_heads(share, sizes, heads, count, norm, to);
-  if (!share.parameters[Node::kCos]) return;
-  const std::size_t size = sizes.head, angles = share.parameter_columns[Node::kCos];
+  if (!share.parameters[AttentionNode::kCos]) return;
+  const std::size_t size = sizes.head, angles = share.parameter_columns[AttentionNode::kCos];
   run_op(rope_kernels, sizes.is_interleaved ? 1 : 0,
          {{to, size},
-          {share.parameters[Node::kCos] + position * angles, 0},
-          {share.parameters[Node::kSin] + position * angles, 0},
+          {share.parameters[AttentionNode::kCos] + position * angles, 0},
+          {share.parameters[AttentionNode::kSin] + position * angles, 0},
           {to, size}},
          count, 2 * angles);
 }
@@ -59,8 +58,9 @@ void attend(const RangeQuery<Element>& query, std::size_t count) {
   Query<Element, heads>{query}.run();
 }
 
-// The nodes of both kinds have the same attributes.
-template <class Element, class Node>
+// The nodes of both kinds have the same attributes, and the weights of queries have the same
+// numbers.
+template <class Element>
 class Attention {
  public:
   static decode::Scratch scratch(const Share& share) {
@@ -88,10 +88,10 @@ class Attention {
       const std::size_t token = pair / sizes.kv_heads, head = pair % sizes.kv_heads;
       const auto position = static_cast<std::size_t>(share.step->positions[token]);
       const float* const keys = share.in(0) + token * row + (sizes.heads + head) * size;
-      prepare_heads<Node>(share, sizes, keys, 1, Node::kKNorm, position, key);
+      prepare_heads(share, sizes, keys, 1, AttentionNode::kKNorm, position, key);
       const float* value = keys + sizes.kv_heads * size;
-      if (share.parameters[Node::kVNorm]) {
-        normalise_heads(share, sizes, value, 1, Node::kVNorm, key + size);
+      if (share.parameters[AttentionNode::kVNorm]) {
+        normalise_heads(share, sizes, value, 1, AttentionNode::kVNorm, key + size);
         value = key + size;
       }
       head_cache<Element>(share, token, head)
@@ -148,7 +148,7 @@ class Attention {
   }
   // Those of the heads of a pair's query; null where there are none.
   TENSOR_OPS_INLINE const float* sinks_of(std::size_t pair) const {
-    const float* const sinks = share_.parameters[Node::kSinks];
+    const float* const sinks = share_.parameters[AttentionNode::kSinks];
     return sinks ? sinks + ranges_.kv_head(pair) * sizes_.group() : nullptr;
   }
 
@@ -265,9 +265,9 @@ class Attention {
   void prepare_query(std::size_t pair, float* to) const {
     const float* const heads = share_.in(0) + ranges_.row(pair) * share_.input_columns[0] +
                                ranges_.kv_head(pair) * sizes_.group() * sizes_.head;
-    prepare_heads<Node>(share_, sizes_, heads, sizes_.group(), Node::kQNorm, ranges_.position(pair),
-                        to);
-    if (const float* const scale = share_.parameters[Node::kQueryScale])
+    prepare_heads(share_, sizes_, heads, sizes_.group(), AttentionNode::kQNorm,
+                  ranges_.position(pair), to);
+    if (const float* const scale = share_.parameters[AttentionNode::kQueryScale])
       for (std::size_t i = 0; i < sizes_.group() * sizes_.head; ++i)
         to[i] *= scale[ranges_.position(pair)];
   }
@@ -340,17 +340,14 @@ TENSOR_OPS_INLINE void for_type(const Share& share, Run run) {
   }
 }
 
-template <class Node>
 decode::Scratch scratch_of_attention(const Share& share) {
   decode::Scratch wanted;
-  for_type(share,
-           [&](auto element) { wanted = Attention<decltype(element), Node>::scratch(share); });
+  for_type(share, [&](auto element) { wanted = Attention<decltype(element)>::scratch(share); });
   return wanted;
 }
 
-template <class Node>
 void attend_all(const Share& share) {
-  for_type(share, [&](auto element) { Attention<decltype(element), Node>(share).run(); });
+  for_type(share, [&](auto element) { Attention<decltype(element)>(share).run(); });
 }
 
 }  // namespace

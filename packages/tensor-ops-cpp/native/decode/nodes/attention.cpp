@@ -7,7 +7,7 @@ namespace {
 
 void store_all(const Share& share) {
   for_type(share, [&](auto element) {
-    using Of = Attention<decltype(element), AttentionNode>;
+    using Of = Attention<decltype(element)>;
     Of::begin(share);
     Of::store_all(share);
   });
@@ -16,5 +16,4 @@ void store_all(const Share& share) {
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 
-DEFINE_NODE(attention, store_all, attend_all<decode::AttentionNode>, true,
-            scratch_of_attention<decode::AttentionNode>)
+DEFINE_NODE(attention, store_all, attend_all, true, scratch_of_attention)

@@ -194,9 +194,10 @@ KIND = Kind(
         Weight("cos", "table", "L", "A", optional=True),
         Weight("sin", "table", "L", "A", optional=True),
         Weight("q_norm", "vector", "D", optional=True),
-        Weight("k_norm", "vector", "D", optional=True),
         Weight("query_scale", "table", "L", "1", optional=True),
         Weight("sinks", "vector", "H", optional=True),
+        # shared_attention has those before.
+        Weight("k_norm", "vector", "D", optional=True),
         Weight("v_norm", "vector", "D", optional=True),
     ),
     attributes=(
@@ -231,5 +232,6 @@ KIND = Kind(
         _sample("sinks", 6, 2, 32, sinks=True, window=4),
         _sample("soft cap", 4, 4, 32, soft_cap=2.0, scale=1.0),
         _sample("odd head size", 3, 1, 6),
+        _sample("large heads", 4, 2, 512, norms=True, value_norm=True, scale=0.1),
     ),
 )

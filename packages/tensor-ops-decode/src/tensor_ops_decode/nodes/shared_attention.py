@@ -1,19 +1,12 @@
 """shared_attention: attention of queries to the keys and values that another node has stored."""
 
-from tensor_ops_decode.kinds.kind import (
-    Array,
-    Call,
-    Input,
-    KeysAndValues,
-    Kind,
-    Output,
-    Relation,
-    Sample,
-    Weight,
-)
+from tensor_ops_decode.kinds.kind import Array, Call, Input, KeysAndValues, Kind, Output, Sample
 from tensor_ops_decode.nodes import attention
 
 __all__ = ["KIND"]
+
+# Those that are not of keys and values: the first ones.
+_WEIGHTS = attention.KIND.weights[:5]
 
 
 def compute(call: Call) -> Array:
@@ -34,7 +27,8 @@ def _query(call: Call) -> Array:
 def _sample(of: Sample) -> Sample:
     """Return the sample of attention without keys and values of its own."""
     columns = of.attributes["num_heads"] * of.attributes["head_size"]
-    weights = {name: of.weights[name] for name in of.weights if name not in ("k_norm", "v_norm")}
+    known = {weight.name for weight in _WEIGHTS}
+    weights = {name: shapes for name, shapes in of.weights.items() if name in known}
     return Sample(of.name, {"q": columns}, weights, of.attributes, of.cache)
 
 
@@ -45,20 +39,10 @@ KIND = Kind(
     bound=bound,
     inputs=(Input("q", "HD"),),
     outputs=(Output("output", "HD"),),
-    weights=(
-        Weight("cos", "table", "L", "A", optional=True),
-        Weight("sin", "table", "L", "A", optional=True),
-        Weight("q_norm", "vector", "D", optional=True),
-        Weight("query_scale", "table", "L", "1", optional=True),
-        Weight("sinks", "vector", "H", optional=True),
-    ),
+    weights=_WEIGHTS,
     attributes=attention.KIND.attributes,
     cache=KeysAndValues("G", "D", "D", "window", is_written_before=True),
-    relations=(
-        Relation("H", "a multiple of", "G"),
-        Relation("L", "at least", "P"),
-        Relation("2A", "at most", "D"),
-    ),
-    together=(("cos", "sin"),),
+    relations=attention.KIND.relations,
+    together=attention.KIND.together,
     samples=tuple(map(_sample, attention.KIND.samples)),
 )
