@@ -70,7 +70,7 @@ GGUF_GEMMA4 = {
     "attention.value_length_swa": 8,
     "rope.dimension_count_swa": 8,
     "attention.shared_kv_layers": 1,
-    "attention.sliding_window_pattern": [False, False],
+    "attention.sliding_window_pattern": [True, True],
     "embedding_length_per_layer_input": 4,
 }
 HUGGING_FACE = {

@@ -282,6 +282,13 @@ def test_a_file_of_gguf_that_does_not_fit_is_refused_by_name(written, change, wo
     assert words in str(caught.value)
 
 
+def test_a_file_of_gguf_says_which_pairs_stand_still(written, tmp_path):
+    fields, tensors = written
+    rest = {name: each for name, each in tensors.items() if name != "rope_freqs.weight"}
+    with pytest.raises(FileFormatError, match=r"tensor 'rope_freqs\.weight' is missing"):
+        open_kernel(write_again(tmp_path / "model.gguf", fields, rest), backend="python")
+
+
 def test_a_file_of_gguf_may_have_what_is_not_used(written, backend, tmp_path):
     fields, tensors = written
     unused = {

@@ -109,7 +109,7 @@ _SAME: dict[str, Any] = {
     "normalises_values": True,
 }
 # A pair of elements whose frequency is divided by more stands still.
-_MOST_FACTOR = 1e20
+_FACTORS, _MOST_FACTOR = "rope_freqs.weight", 1e20
 
 
 def _gguf(files: Weights, settings: ModelSettings) -> Decoder:
@@ -157,6 +157,8 @@ def _gguf_ropes(
     files: Weights, settings: ModelSettings, windowed: Sequence[bool], full: int, within: int
 ) -> tuple[Rope, ...]:
     """Return the rotation of each layer: the factors of a file are for those without a window."""
+    if not all(windowed) and _FACTORS not in files.names:
+        raise FileFormatError(f"{files.path}: tensor {_FACTORS!r} is missing")
     everywhere = gguf_rope(files, settings, full)
     least = everywhere.frequencies[0] / _MOST_FACTOR
     turning = tuple(each if each > least else 0.0 for each in everywhere.frequencies)
