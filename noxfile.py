@@ -249,6 +249,7 @@ def nightly(session: nox.Session) -> None:
     required = ["--require-backend=cpp", "--require-backend=python"]
     more = ["tests/decode", "tests/native", "tests/fuzz", DECODE, CPP]
     builds = [f"tests/cpp_api/test_{name}.py" for name in ("build_options", "examples")]
+    builds.append("tests/docs/test_contributing.py")
     session.run("pytest", *BY_FILE, *more, *builds, "--nightly", *required)
     both = [f"--backend={name}" for name in ("python", "cpp")]
     session.run("pytest", *PARALLEL, CONFORMANCE, *both, "--nightly", *required)

@@ -9,6 +9,8 @@ because that of a shared machine changes from minute to minute.
     python benchmarks/decode_models.py --python llama_cpp=/path/to/bin/python
     python benchmarks/decode_models.py --models "A3B Q4_K" "A3B IQ4_XS" "OSS MXFP4" \\
         --json benchmarks/results/decode_mixtures.json
+    python benchmarks/decode_models.py --models "Hybrid 0.8B Q4_K" "Hybrid A3B Q4_K" \\
+        --json benchmarks/results/decode_hybrids.json
     python benchmarks/decode_models.py --report
 
 Each kind of processor has a record of its own: decode_models_avx512.json, decode_models_avx2.json.
@@ -17,7 +19,7 @@ decode_models_avx512_again.json and decode_models_avx2_again.json, and from thos
 decode_speculation.py, decode_neighbours.py, decode_scaling.py, decode_cache.py, decode_states.py
 and decode_ranks.py.
 The tables of cases, models and engines are in decode_peers/cases.py. An engine that is not
-installed is left out, which the record says. Random models are written to --folder, 11 GB, where
+installed is left out, which the record says. Random models are written to --folder, 13 GB, where
 they stay.
 """
 
@@ -85,7 +87,8 @@ def blocks_of_page() -> dict[str, str]:
     for module in (decode_speculation, decode_neighbours, decode_scaling, *kept):
         record = (RECORDS / f"{module.__name__}.json").read_text(encoding="utf-8")
         made |= module.blocks(json.loads(record))
-    made["decode-mixtures"] = mixtures()
+    made["decode-mixtures"] = beside_peers("mixtures")
+    made["decode-hybrids"] = beside_peers("hybrids")
     path = RECORDS / "decode_ranks.json"
     of_ranks = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
     return made | decode_ranks.blocks(of_ranks)
@@ -101,13 +104,16 @@ def section(kind: str) -> str:
     return tables.section(found, results(kind, "_again"))
 
 
-def mixtures() -> str:
-    """Return what the page says of mixtures of experts."""
+def beside_peers(what: str) -> str:
+    """Return what the page says of mixtures of experts, or of hybrids."""
     from decode_peers import record, tables
     from decode_peers.results import Results
 
-    path = RECORDS / "decode_mixtures.json"
-    return tables.mixtures(Results(record.read(path))) if path.exists() else "Not measured yet."
+    path = RECORDS / f"decode_{what}.json"
+    if not path.exists():
+        return "Not measured yet."
+    section: str = getattr(tables, what)(Results(record.read(path)))
+    return section
 
 
 def picture_of_page() -> str:

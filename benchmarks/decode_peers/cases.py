@@ -7,6 +7,7 @@ from typing import Any
 __all__ = [
     "CASES",
     "ENGINES",
+    "HYBRIDS",
     "MIXTURES",
     "MODELS",
     "PROMPTS",
@@ -116,9 +117,14 @@ _MODELS = (
     Model("A3B Q4_K", "Q4_K", MIXTURE, 0.5, SIX),
     Model("A3B IQ4_XS", "IQ4_XS", MIXTURE, 0.5, SIX),
     Model("OSS MXFP4", "MXFP4", MIXTURE, 0.5, SIX),
+    Model("Hybrid 0.8B Q4_K", "Q4_K", MIXTURE, 0.5, SIX),
+    Model("Hybrid A3B Q4_K", "Q4_K", MIXTURE, 0.5, SIX),
 )
 MODELS = {model.name: model for model in _MODELS}
-MIXTURES = tuple(model.name for model in _MODELS if model.cases == MIXTURE)
+HYBRIDS = tuple(model.name for model in _MODELS if model.name.startswith("Hybrid"))
+MIXTURES = tuple(
+    model.name for model in _MODELS if model.cases == MIXTURE and model.name not in HYBRIDS
+)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from decode_peers.bounds import BOUNDS, Bounds
-from decode_peers.cases import MIXTURES, MODELS
+from decode_peers.cases import HYBRIDS, MIXTURES, MODELS
 from decode_peers.results import Results
 from harness.rounds import Figure
 
@@ -140,7 +140,7 @@ def goals(results: Results) -> list[Goal]:
     bounds = BOUNDS.get(results.kind)
     if bounds is None:
         return []
-    dense = [model for model in MODELS if model not in MIXTURES]
+    dense = [model for model in MODELS if model not in (*MIXTURES, *HYBRIDS)]
     large = (model for model in dense if model.startswith("1B"))
     return [
         *(each for model in dense for each in _decode(results, bounds, model)),

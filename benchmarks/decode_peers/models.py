@@ -44,6 +44,10 @@ def file_of(model: Model, folder: Path) -> Path:
         part = path.with_suffix(".part")
         if model.name.startswith("SmolLM2"):
             _write_dense(_smollm2(), part, model.kind)
+        elif model.name.startswith("Hybrid"):
+            from decode_peers.hybrids import HYBRIDS, write_hybrid
+
+            write_hybrid(part, HYBRIDS[model.name.split()[1]], model.kind)
         else:
             _write_random(part, SHAPES[model.name.split()[0]], model.kind)
         part.replace(path)
@@ -64,10 +68,10 @@ def export_of(path: Path, folder: Path, python: str) -> Path:
 def traffic(path: Path) -> dict[str, int]:
     """Return what a step of one sequence reads and computes.
 
-    It has ``weights``, in bytes, ``position``, the bytes of one position in the caches, and
-    ``products``, the multiplications with weights for each token of a prompt, whose logits are
-    those of the last token only. Of a table of embeddings that is not the head too only one row is
-    read, and of experts those that are chosen. Caches have two bytes for a number, and four where
+    It has ``weights``, in bytes, with the states of a hybrid, ``position``, the bytes of one
+    position in the caches, and ``products``, the multiplications with weights for each token of a
+    prompt, whose logits are those of the last token only. Of a table of embeddings that is not the
+    head too only one row is read, and of experts those that are chosen. Caches have two bytes for a number, and four where
     all matrices have.
     """
     reader = gguf.GGUFReader(path)
@@ -79,12 +83,27 @@ def traffic(path: Path) -> dict[str, int]:
     is_float32 = all(each.tensor_type.name == "F32" for each in matrices)
     keys = sum(int(each.shape[1]) for each in matrices if each.name.endswith("attn_k.weight"))
     return {
-        "weights": round(sum(int(each.n_bytes) * chosen(each) for each in read)),
+        "weights": _states(reader) + round(sum(int(each.n_bytes) * chosen(each) for each in read)),
         "position": 2 * keys * (4 if is_float32 else 2),
         "products": round(
             sum(int(m.n_elements) * chosen(m) for m in matrices if m.name.startswith("blk."))
         ),
     }
+
+
+def _states(reader: gguf.GGUFReader) -> int:
+    """Return the bytes of the states that a step of a hybrid reads, and also writes."""
+
+    def size(name: str) -> int:
+        return int(reader.fields[f"{architecture}.ssm.{name}"].contents())
+
+    architecture = reader.fields["general.architecture"].contents()
+    layers = sum(each.name.endswith(".ssm_a") for each in reader.tensors)
+    if not layers:
+        return 0
+    inner, keys = size("inner_size"), size("state_size")
+    rows = (size("conv_kernel") - 1) * (inner + 2 * size("group_count") * keys)
+    return 4 * layers * (inner * keys + rows)
 
 
 def _share_of_experts(reader: gguf.GGUFReader) -> Callable[[Any], float]:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-from decode_peers.cases import CASES, ENGINES, MIXTURES, MODELS, PROMPTS
+from decode_peers.cases import CASES, ENGINES, HYBRIDS, MIXTURES, MODELS, PROMPTS
 from decode_peers.goals import CAUSES, ONE_TERM, SMALL, goals
 from decode_peers.kinds import KINDS
 from decode_peers.results import Results
@@ -11,7 +11,7 @@ from decode_peers.shapes import Shape
 from harness.rounds import Figure
 from harness.tables import table
 
-__all__ = ["PROCESSOR", "figure", "mixtures", "section"]
+__all__ = ["PROCESSOR", "figure", "hybrids", "mixtures", "section"]
 
 PEER, FORK = "llama.cpp", "ik_llama.cpp"
 OURS, ROUNDING = "cpp", "OpenVINO GenAI"
@@ -135,6 +135,11 @@ def mixtures(results: Results) -> str:
     """Return what is said of a record of mixtures of experts."""
     parts = [setting(results), _cases(results, MIXTURES.__contains__), predictions(results)]
     return "\n\n".join(parts)
+
+
+def hybrids(results: Results) -> str:
+    """Return what is said of a record of hybrids."""
+    return "\n\n".join([setting(results), _cases(results, HYBRIDS.__contains__)])
 
 
 def predictions(results: Results) -> str:
@@ -300,7 +305,7 @@ def _of_processor(results: Results, model: str, case: str, engine: str) -> Figur
         alike = engine in (OURS, _alike(model))
         return results.of_products(model, engine, case) if alike else None
     # Several sequences read more experts than one, as many as they choose.
-    is_known = model not in MIXTURES or CASES[case].sequences == 1
+    is_known = model not in (*MIXTURES, *HYBRIDS) or CASES[case].sequences == 1
     return results.of_bandwidth(model, case, engine) if engine == OURS and is_known else None
 
 

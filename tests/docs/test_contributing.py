@@ -56,6 +56,7 @@ def checkout(tmp_path):
     return copy
 
 
+@pytest.mark.nightly
 def test_contributing(checkout, environment, follow, tmp_path):
     pytest.importorskip("gguf", reason="it quantises the weights of nodes under test")
     variables = {

@@ -64,6 +64,11 @@ void BoundExecutable::run(std::int64_t num_tokens, std::int64_t num_selected) {
   after_step();
 }
 
+void BoundExecutable::run_draft(std::int64_t num_tokens, std::int64_t num_selected) {
+  without_gil([&] { driver_.run_draft(size(num_tokens), size(num_selected)); });
+  after_step();
+}
+
 py::array_t<std::int32_t> BoundExecutable::run_steps(
     std::int64_t num_tokens, std::int64_t num_steps, const std::string& output,
     const std::vector<std::vector<std::int32_t>>& end_tokens) {

@@ -60,6 +60,7 @@ class BoundExecutable {
   virtual ~BoundExecutable() = default;
 
   void run(std::int64_t num_tokens, std::int64_t num_selected);
+  void run_draft(std::int64_t num_tokens, std::int64_t num_selected);
   pybind11::array_t<std::int32_t> run_steps(
       std::int64_t num_tokens, std::int64_t num_steps, const std::string& output,
       const std::vector<std::vector<std::int32_t>>& end_tokens);
@@ -92,6 +93,8 @@ pybind11::class_<Bound> executable_class(pybind11::module_& module) {
   return pybind11::class_<Bound>(module, "Executable", "A program made ready to run.")
       .def("run", &Bound::run, "num_tokens"_a, "num_selected"_a,
            "Run one step of what is in `arrays`.")
+      .def("run_draft", &Bound::run_draft, "num_tokens"_a, "num_selected"_a,
+           "Run one draft step of what is in `arrays`, the outputs of the last step among them.")
       .def("run_steps", &Bound::run_steps, "num_tokens"_a, "num_steps"_a, "output"_a,
            "end_tokens"_a,
            "Run steps that are fed what `output` of the one before has; return what each chose.")

@@ -47,9 +47,9 @@ using Indices = std::unordered_map<std::string, std::size_t>;
 class Reader {
  public:
   Program read(const Json& json) {
-    const Fields all(
-        json, "program",
-        {"format", "version", "limits", "tensors", "caches", "values", "nodes", "outputs"});
+    const Fields all(json, "program",
+                     {"format", "version", "limits", "tensors", "caches", "values", "nodes",
+                      "outputs", "draft"});
     if (all.string("format") != "tensor-ops program")
       throw ValueError("program: format must be 'tensor-ops program', got '" +
                        all.string("format") + "'");
@@ -68,6 +68,8 @@ class Reader {
       if (!is_written_[i])
         throw ValueError(text("value '", program_.values[i].name, "' is written by no node"));
     for (const Json& each : all.at("outputs", Json::Kind::kArray).items) read_output(each);
+    program_.num_step_nodes = program_.nodes.size();
+    if (json.member("draft")) read_draft(all.at("draft"));
     return std::move(program_);
   }
 
@@ -253,6 +255,56 @@ class Reader {
     if (std::find(before.begin(), before.end(), value) != before.end())
       throw ValueError(text("outputs: '", name, "' is named twice"));
     program_.outputs.push_back(value);
+  }
+
+  // Of what a draft step reads and writes only the first node matters here: the rest is for
+  // callers.
+  void read_draft(const Json& json) {
+    const Fields draft(json, "draft", {"first_node", "hidden", "next_hidden", "tokens"});
+    const std::string& first = draft.string("first_node");
+    std::size_t n = 0;
+    while (n < program_.nodes.size() && program_.nodes[n].name != first) ++n;
+    if (n == program_.nodes.size())
+      throw ValueError(text("draft: first_node is '", first, "', which is no node"));
+    program_.num_step_nodes = n;
+    const std::string& hidden = draft.string("hidden");
+    const Value& rows = output_of_step("hidden", hidden, true);
+    if (rows.rows != Rows::kTokens)
+      throw ValueError(text("draft: hidden '", hidden, "' must have a row for each token"));
+    require_form(draft, "next_hidden", rows.columns, rows.is_int32);
+    require_form(draft, "tokens", 1, true);
+    for (std::size_t d = n; d < program_.nodes.size(); ++d)
+      for (std::size_t input : program_.nodes[d].inputs)
+        if (is_of_step(input) && input != kTokens && program_.values[input].name != hidden)
+          throw ValueError(
+              text("draft: ", program_.nodes[d].where(), " reads '", program_.values[input].name,
+                   "'; of the values of a step it may read only hidden, which is '", hidden, "'"));
+  }
+
+  // Whether a node before the draft writes a value.
+  bool is_of_step(std::size_t value) const {
+    for (std::size_t n = program_.num_step_nodes; n < program_.nodes.size(); ++n) {
+      const auto& outputs = program_.nodes[n].outputs;
+      if (std::find(outputs.begin(), outputs.end(), value) != outputs.end()) return false;
+    }
+    return true;
+  }
+
+  const Value& output_of_step(const char* what, const std::string& name, bool is_wanted) const {
+    for (std::size_t output : program_.outputs)
+      if (program_.values[output].name == name && is_of_step(output) == is_wanted)
+        return program_.values[output];
+    throw ValueError(text("draft: ", what, " is '", name, "', which is no output of a ",
+                          is_wanted ? "step" : "draft step"));
+  }
+
+  void require_form(const Fields& draft, const char* what, std::size_t columns,
+                    bool is_int32) const {
+    const Value& value = output_of_step(what, draft.string(what), false);
+    if (value.rows != Rows::kSelected || value.columns != columns || value.is_int32 != is_int32)
+      throw ValueError(text("draft: ", what, " '", value.name, "' must have ", columns,
+                            " columns of ", is_int32 ? "int32" : "float32",
+                            " for selected tokens"));
   }
 
   static std::size_t find(const Indices& indices, const std::string& where, const char* slot,

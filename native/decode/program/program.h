@@ -99,6 +99,10 @@ struct Program {
   std::vector<Value> values;
   std::vector<Node> nodes;
   std::vector<std::size_t> outputs;  // values
+  // The nodes from here on are those of draft steps; as many as there are nodes if there are none.
+  std::size_t num_step_nodes = 0;
+
+  bool has_draft() const { return num_step_nodes < nodes.size(); }
 };
 
 // Throws ValueError unless the bytes of all tensors that nodes use, and that are wanted, are given.

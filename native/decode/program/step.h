@@ -25,6 +25,7 @@ struct Step {
   std::size_t edits_per_request;
   std::size_t num_tokens, num_selected;
   std::uint32_t number;  // another one in each step, for the executor's own use
+  bool is_draft;         // whether the nodes of the draft run, and not those before them
 };
 
 // Calls visit(name, member of Step, rows, columns) for the arrays of every step, in their order.

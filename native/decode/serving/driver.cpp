@@ -52,12 +52,13 @@ std::unique_lock<std::mutex> Driver::lock_open(const char* where) {
 }
 
 template <class Work>
-auto Driver::in_step(const char* where, std::size_t num_tokens, std::size_t num_selected,
-                     Work work) {
+auto Driver::in_step(const char* where, std::size_t num_tokens, std::size_t num_selected, Work work,
+                     bool is_draft) {
   const auto lock = lock_open(where);
   Step step = step_;
   step.num_tokens = num_tokens;
   step.num_selected = num_selected;
+  step.is_draft = is_draft;
   check_for(where, [&] { executor_->arrays().check(step); });
   step_ = step;
   begin_step();
@@ -76,6 +77,11 @@ void Driver::begin_step() {
 
 void Driver::run(std::size_t num_tokens, std::size_t num_selected) {
   in_step("run", num_tokens, num_selected, [&] { executor_->take_step(step_); });
+}
+
+void Driver::run_draft(std::size_t num_tokens, std::size_t num_selected) {
+  if (!program().has_draft()) throw ValueError("run_draft: the program has no draft");
+  in_step("run_draft", num_tokens, num_selected, [&] { executor_->take_step(step_); }, true);
 }
 
 std::vector<std::int32_t> Driver::run_steps(const StepsInRow& steps) {

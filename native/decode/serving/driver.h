@@ -28,6 +28,9 @@ class TENSOR_OPS_SHARED Driver {
 
   // Runs one step of what is in the arrays.
   void run(std::size_t num_tokens, std::size_t num_selected);
+  // Runs one draft step of what is in the arrays, the outputs of the last step among them. Throws
+  // ValueError where the program has no draft, or the executor runs none.
+  void run_draft(std::size_t num_tokens, std::size_t num_selected);
   // Runs steps of what is in the arrays, and writes `tokens` and `positions` for each step after
   // the first. Stops after num_steps, after a step that chose an end token or one that cannot be
   // fed, and before a step that would end after max_seconds if it took as long as those before.
@@ -61,7 +64,8 @@ class TENSOR_OPS_SHARED Driver {
   std::unique_lock<std::mutex> lock_open(const char* where);
   // Calls work() while step_ is the step of this size, which has been checked.
   template <class Work>
-  auto in_step(const char* where, std::size_t num_tokens, std::size_t num_selected, Work work);
+  auto in_step(const char* where, std::size_t num_tokens, std::size_t num_selected, Work work,
+               bool is_draft = false);
   void begin_step();
   // Writes the chosen tokens and the positions after the present ones to the arrays.
   void feed(const std::int32_t* chosen);

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from emulated_kernels import unsanitized
 
-pytestmark = unsanitized
+pytestmark = [unsanitized, pytest.mark.nightly]
 
 SPOILT = 0xFFFFFFFF
 

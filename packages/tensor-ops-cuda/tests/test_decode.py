@@ -91,6 +91,22 @@ def test_a_program_that_is_wrong_does_not():
     assert str(caught.value) == reason
 
 
+def test_a_program_with_a_draft_does_not():
+    program = copy.deepcopy(PROGRAM)
+    for node in PROGRAM["nodes"][1:]:
+        again = copy.deepcopy(node)
+        again["name"] = again["outputs"]["output"] = f"draft.{node['name']}"
+        if node["name"] != "last":
+            again["inputs"]["x"] = f"draft.{node['inputs']['x']}"
+        program["nodes"].append(again)
+        program["values"][again["name"]] = PROGRAM["values"][node["name"]]
+    guess = {"hidden": "x", "next_hidden": "draft.normed", "tokens": "draft.next"}
+    program["outputs"] += guess.values()
+    program["draft"] = guess | {"first_node": "draft.last"}
+    reason = tensor_ops_cuda.supports_program(json.dumps(program))
+    assert reason == "the executor of cuda runs no draft steps; leave num_speculative_tokens out"
+
+
 def test_steps_write_the_arrays(executable):
     fill(executable)
     executable.run(2, 2)

@@ -38,6 +38,13 @@ ARCHITECTURES = {
     "qwen3_5_text": "qwen35",
     "qwen3_5_moe_text": "qwen35moe",
 }
+# What a layer that guesses tokens has beside others.
+DRAFT = {
+    "eh_proj": "eh_proj",
+    "enorm": "enorm",
+    "hnorm": "hnorm",
+    "shared_head.norm": "shared_head_norm",
+}
 # Those whose rows of queries and keys llama.cpp's converter permutes.
 INTERLEAVED = ("llama", "mistral3", "smollm3", "granite", "granitehybrid")
 
@@ -77,6 +84,9 @@ def write_gguf(model, path, matrices=None, tied="model.embed_tokens.weight"):
             written = written.reshape(-1)  # as some files have a dimension of 1
         ends_of_names = (".weight", ".bias", ".scale")
         found = names.get_name(key.replace("dt_bias", "dt_proj.bias"), ends_of_names)
+        layer, _, part = key.removeprefix("model.layers.").removesuffix(".weight").partition(".")
+        if part in DRAFT:
+            found = f"blk.{layer}.nextn.{DRAFT[part]}.weight"
         assert found is not None, key
         writer.add_tensor(found, written, raw_dtype=stored)
     writer.write_header_to_file()
@@ -124,6 +134,8 @@ def _write_settings(writer, config, intermediate):
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)
+    if further := getattr(config, "num_layers_of_draft", 0):
+        writer.add_nextn_predict_layers(further)
     writer.add_head_count(config.num_attention_heads)
     if writer.arch == "gemma4":
         _write_gemma4(writer, config)

@@ -224,6 +224,7 @@ void Executable::plan_products(std::size_t n) {
                           TileClaims::kMost * kTileRows, " rows"));
   compiled.claims.reset(new TileClaims[threads_]);
   compiled.groups = groups.size();
+  compiled.packed_by = packing_node(program_, n);
   for (const auto& matrices : groups) {
     std::size_t together = 0;
     for (const TensorPlane& each : matrices)
@@ -252,7 +253,7 @@ void Executable::plan_products(std::size_t n) {
           run.source_row_bytes = row_bytes;
           run.is_mapped_file = source.is_mapped_file;
           compiled.tiles[t].push_back(run);
-          weights_.add({t, run.rows, run.tile_bytes, nullptr});
+          if (compiled.packed_by == n) weights_.add({t, run.rows, run.tile_bytes, nullptr});
         }
         before += tiles_of(matrix.rows);
         first_row += matrix.rows;
@@ -353,15 +354,19 @@ void Executable::fill_parameters(const Layout& layout) {
 // Says where the tiles of each run are, in the order in which the runs were planned.
 void Executable::place_tiles() {
   auto slice = weights_.slices().begin();
-  for (Compiled& node : nodes_)
+  for (std::size_t n = 0; n < nodes_.size(); ++n) {
+    Compiled& node = nodes_[n];
     for (std::size_t g = 0; g < node.groups; ++g)
-      for (std::vector<TileRun>& runs : node.tiles) {
+      for (std::size_t t = 0; t < threads_; ++t) {
+        std::vector<TileRun>& runs = node.tiles[t];
         const std::size_t count = runs.size() / node.groups;
         for (std::size_t i = g * count; i < (g + 1) * count; ++i) {
-          runs[i].tiles = (slice++)->tiles;
+          const bool is_own = node.packed_by == n;
+          runs[i].tiles = is_own ? (slice++)->tiles : nodes_[node.packed_by].tiles[t][i].tiles;
           if (is_packed_) runs[i].num_packed = tiles_of(runs[i].rows);
         }
       }
+  }
 }
 
 void Executable::make_shares(const Layout& layout) {

@@ -67,7 +67,8 @@ void Executable::take_step(const Step& step) {
   const auto start = Clock::now();
   run_workers([](std::size_t) { return Unwatched(); });
   const auto end = Clock::now();
-  workers_in_use_.note(step.num_tokens, start, end, team_->without_processor());
+  // How long steps take decides on the workers of the next ones; those of a draft are others.
+  if (!step.is_draft) workers_in_use_.note(step.num_tokens, start, end, team_->without_processor());
   if (!is_packed_) pack_after_step(end - start);
 }
 
@@ -186,6 +187,7 @@ void Executable::work(std::size_t worker, Watch watch) {
   std::uint32_t num_exchanged = exchange_ ? exchange_->num_done() : 0;
   for (const Phase& phase : phases_) {
     const std::size_t n = phase.main;
+    if ((n >= program_.num_step_nodes) != step_.is_draft) continue;
     Compiled& node = nodes_[n];
     if (node.meets_before) team_->meet(worker);
     watch.has_waited(n);

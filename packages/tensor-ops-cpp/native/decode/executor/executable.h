@@ -98,6 +98,7 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
     std::vector<PreparedKind> prepared;
     std::vector<std::vector<TileRun>> tiles;  // by thread
     std::size_t groups = 0;                   // of tiles; of stacks, one for each expert
+    std::size_t packed_by = kAbsent;          // the node that packs the tiles
     std::vector<Share> shares;                // by thread
     std::unique_ptr<TileClaims[]> claims;     // by thread; null where there are no tiles
   };
@@ -116,6 +117,8 @@ class TENSOR_OPS_SHARED Executable final : public Executor {
   void allocate(const Layout& layout);
   void fill_parameters(const Layout& layout);
   void place_tiles();
+  // Lets nodes that others pack the tiles of see how many there are.
+  void note_packed();
   void make_shares(const Layout& layout);
   // Packs some of what is left after a step, unless it was the first.
   void pack_after_step(Team::Clock::duration taken);

@@ -52,6 +52,16 @@ std::vector<std::vector<TensorPlane>> matrix_groups(const Program& program, cons
   return groups;
 }
 
+std::size_t packing_node(const Program& program, std::size_t node) {
+  const Node& wanted = program.nodes[node];
+  for (std::size_t n = 0; n < node; ++n) {
+    const auto* const matrices = matrices_of(program.nodes[n]);
+    if (matrices && program.nodes[n].planes == wanted.planes && *matrices == *matrices_of(wanted))
+      return n;
+  }
+  return node;
+}
+
 const WeightFormat& format_of(const Tensor& tensor) {
   if (const WeightFormat* format = find_weight_format(tensor.type->name)) return *format;
   throw Error(text("compile_program: tensor '", tensor.name,
@@ -69,8 +79,9 @@ std::vector<bool> tensors_to_compile(const Program& program, bool is_packed) {
 
 std::string packed_layout(const Program& program) {
   std::string layout = text("tiles ", kTileLayout, " of ", kTileRows, " rows:");
-  for (const Node& node : program.nodes)
-    if (const auto* matrices = matrices_of(node))
+  for (std::size_t n = 0; n < program.nodes.size(); ++n)
+    if (const auto* matrices = matrices_of(program.nodes[n]);
+        matrices && packing_node(program, n) == n)
       for (std::size_t index : *matrices) {
         const Tensor& matrix = program.tensors[index];
         layout += text(" ", matrix.type->name, " ");

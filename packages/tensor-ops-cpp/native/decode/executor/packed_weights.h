@@ -31,6 +31,9 @@ struct TensorPlane {
 // The matrices of a node that are one below the other: all, or those of each expert.
 std::vector<std::vector<TensorPlane>> matrix_groups(const Program& program, const Node& node);
 
+// The first node that has the matrices of a node, which packs them for all that do.
+std::size_t packing_node(const Program& program, std::size_t node);
+
 // How the rows of a tensor are packed and multiplied here. Throws Error where they cannot be.
 const WeightFormat& format_of(const Tensor& tensor);
 

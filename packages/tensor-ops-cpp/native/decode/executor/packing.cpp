@@ -48,8 +48,9 @@ void Executable::pack_after_step(Team::Clock::duration taken) {
   team_->run(workers_, [&](std::size_t worker) {
     Allowance allowance = of_each;
     const auto [first, behind] = shares_of(worker);
-    for (Compiled& node : nodes_) {
-      if (node.tiles.empty()) continue;
+    for (std::size_t n = 0; n < nodes_.size(); ++n) {
+      Compiled& node = nodes_[n];
+      if (node.packed_by != n) continue;
       for (std::size_t t = first; t < behind; ++t)
         for (TileRun& run : node.tiles[t]) {
           std::size_t tile = run.num_packed;
@@ -62,6 +63,7 @@ void Executable::pack_after_step(Team::Clock::duration taken) {
         }
     }
   });
+  note_packed();
   is_packed_ = std::all_of(nodes_.begin(), nodes_.end(), [](const Compiled& node) {
     return std::all_of(node.tiles.begin(), node.tiles.end(), [](const auto& of_thread) {
       return std::all_of(of_thread.begin(), of_thread.end(),
@@ -75,7 +77,7 @@ std::vector<std::size_t> Executable::last_read_by(std::size_t node) const {
   for (const std::size_t tensor : *matrices_of(program_.nodes[node])) {
     bool is_read = reads_from_caller(tensor);
     for (std::size_t n = node + 1; n < nodes_.size() && !is_read; ++n)
-      if (const auto* matrices = matrices_of(program_.nodes[n]))
+      if (const auto* matrices = matrices_of(program_.nodes[n]); nodes_[n].packed_by == n)
         is_read = std::find(matrices->begin(), matrices->end(), tensor) != matrices->end();
     if (!is_read) found.push_back(tensor);
   }
@@ -88,7 +90,7 @@ void Executable::pack_rest(bool of_mapped_files, const Progress& progress, const
   std::size_t done = 0;
   for (std::size_t n = 0; n < nodes_.size(); ++n) {
     Compiled& node = nodes_[n];
-    if (node.tiles.empty()) continue;
+    if (node.packed_by != n) continue;
     team_->run(threads_, [&](std::size_t thread) {
       for (const TileRun& run : node.tiles[thread])
         if (is_meant(run))
@@ -103,7 +105,18 @@ void Executable::pack_rest(bool of_mapped_files, const Progress& progress, const
     if (let_go && of_mapped_files) let_go(last_read_by(n));
     if (progress) progress(done, packed_size_);
   }
+  note_packed();
   is_packed_ = done == packed_size_;
+}
+
+void Executable::note_packed() {
+  for (std::size_t n = 0; n < nodes_.size(); ++n) {
+    if (nodes_[n].packed_by == kAbsent || nodes_[n].packed_by == n) continue;
+    const auto& packed = nodes_[nodes_[n].packed_by].tiles;
+    for (std::size_t t = 0; t < packed.size(); ++t)
+      for (std::size_t i = 0; i < packed[t].size(); ++i)
+        nodes_[n].tiles[t][i].num_packed = packed[t][i].num_packed;
+  }
 }
 
 }  // namespace tensor_ops::decode

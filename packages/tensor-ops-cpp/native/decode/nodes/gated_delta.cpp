@@ -6,7 +6,6 @@
 #include "decode/executor/node.h"
 #include "decode/kernels/sigmoid_of.h"
 #include "decode/kernels/softplus.h"
-#include "kernels/vector.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {

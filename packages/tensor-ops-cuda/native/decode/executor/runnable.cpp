@@ -51,6 +51,8 @@ bool are_for_tensor_cores(ActivationType type) {
 
 void require_runnable(const Program& program, int device) {
   if (const std::string reason = device_reason(device); !reason.empty()) throw Error(reason);
+  if (program.has_draft())
+    throw Error("the executor of cuda runs no draft steps; leave num_speculative_tokens out");
   lower(program);
 }
 

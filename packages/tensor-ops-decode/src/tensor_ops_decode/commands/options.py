@@ -61,7 +61,7 @@ def add_guesses(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--num-speculative-tokens",
         type=int,
-        help="tokens that a step guesses from what was said before; default: 0",
+        help="tokens that a step guesses, by the model or what was said before; default: 0",
     )
 
 

@@ -55,6 +55,9 @@ class KernelExplanation(NamedTuple):
     together : mapping of str to int
         How often the executor runs nodes of these kinds together, such as ``"rms_norm+linear"``;
         empty before the kernel is compiled.
+    guesses_by : str or None
+        Who guesses the ``num_speculative_tokens`` of a step: the draft of the model, a layer that
+        it brings for that, or a search of what was said before, and then why. None without them.
     """
 
     backend: str
@@ -73,6 +76,7 @@ class KernelExplanation(NamedTuple):
     note: str | None
     shares: RankShares | None
     together: Mapping[str, int]
+    guesses_by: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the same facts as plain values."""
@@ -106,6 +110,8 @@ class KernelExplanation(NamedTuple):
             lines.append(f"  memory: {', '.join(sizes)}")
         if self.packed_file is not None:
             lines.append(f"  packed weights: {self.packed_file}")
+        if self.guesses_by is not None:
+            lines.append(f"  guesses by {self.guesses_by}")
         if self.together:
             lines.append(f"  runs together: {_listed(self.together)}")
         if self.reads is not None:

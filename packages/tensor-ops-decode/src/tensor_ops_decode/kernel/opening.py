@@ -16,7 +16,7 @@ from tensor_ops_decode.kernel.arguments import DEFAULT_SEQ_LENGTH, KernelSetting
 from tensor_ops_decode.kernel.export import ModelFacts
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.models import decoder_of
-from tensor_ops_decode.models.assembly import program_of
+from tensor_ops_decode.models.assembly import has_draft, program_of
 from tensor_ops_decode.models.generation_settings import end_tokens_of, problem_with_end_tokens
 from tensor_ops_decode.program import Limits, Program
 from tensor_ops_decode.program.quantized import quantized_program, warn_if_nothing_is_quantized
@@ -50,6 +50,7 @@ class KernelModel:
     activations_by: str
     weights: Weights | None = None
     cache: Path | None = None
+    guesses_by: str | None = None
 
     def compiled(
         self, attached: Mapping[str, Array], progress: Callable[[int, int], None] | None
@@ -124,13 +125,23 @@ def open_model(
     quantize = settings.quantize, settings.quantize_head
 
     @functools.cache
-    def whole(limits: Limits) -> Program:
-        program = program_of(decoder, weights, limits, settings.cache_dtype)
+    def whole(limits: Limits, drafts: bool) -> Program:
+        program = program_of(decoder, weights, limits, settings.cache_dtype, drafts=drafts)
         return quantized_program(program, *quantize)
+
+    drafts, guesses_by = False, None
+    if settings.limits.guesses_per_request:
+        guesses_by = "prompt lookup, since the model has no draft"
+        if has_draft(decoder, weights):
+            smallest = settings.limits_for(settings.page_size)
+            executor = PlannedProgram(whole(smallest, False), choice, None, ranks).executor
+            reason = executor.module.supports_program(whole(smallest, True).to_json())
+            (drafts,) = map(bool, ranks.least_of(lambda rank: (int(reason is None),)))
+            guesses_by = "the draft of the model" if drafts else f"prompt lookup, since {reason}"
 
     @functools.cache
     def planned(limits: Limits, rank: int) -> PlannedProgram:
-        return PlannedProgram(whole(limits), choice, settings.num_workers, ranks, rank)
+        return PlannedProgram(whole(limits, drafts), choice, settings.num_workers, ranks, rank)
 
     if decoder.has_states:
         settings.add_states(0)
@@ -167,7 +178,7 @@ def open_model(
         activations=settings.activations,
     )
     decided = _DECIDED_BY[decided_by], *_options_of(weights, settings, made.executor)
-    return KernelModel(str(weights.path), made, facts, *decided, weights, cache)
+    return KernelModel(str(weights.path), made, facts, *decided, weights, cache, guesses_by)
 
 
 def _options_of(

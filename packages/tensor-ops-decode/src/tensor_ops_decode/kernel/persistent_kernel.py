@@ -79,9 +79,9 @@ class PersistentKernel(Session, Layers):
     page_size : int, optional
         Tokens per page.
     num_speculative_tokens : int, optional
-        How many tokens a request may guess in a step: those that followed its last three where they
-        stood before. The step computes them too, and right ones save steps; the tokens are the same
-        as without. Only beside `model`.
+        How many tokens a request may guess in a step, by the layer that the model brings for that,
+        or else those that followed its last three where they stood before. The step computes them
+        too, and right ones save steps; the tokens are the same as without. Only beside `model`.
     max_num_snapshots : int, optional
         How many states of a model with states are kept behind pages, so that prompts that begin
         alike, and the next turn of a conversation, go on from there: by default two, and two for
@@ -277,7 +277,8 @@ class PersistentKernel(Session, Layers):
                     f"export() writes a whole model, and this kernel has the part of rank "
                     f"{self.mpi_rank} of {self.world_size}; make one with world_size=1"
                 )
-            weights, program = model.weights, model.planned.program
+            weights = model.weights
+            program = model.planned.program.without_draft()  # which the decoder of C++ does not run
             if self._settings.max_num_snapshots is None:  # the decoder of C++ keeps none
                 limits = dataclasses.replace(program.limits, extra_states=0)
                 program = dataclasses.replace(program, limits=limits)
@@ -423,7 +424,13 @@ class PersistentKernel(Session, Layers):
             getattr(executor.module, "PROGRAM_NOTE", None),
             None if model is None else model.planned.shares,
             {} if program is None else kinds_together(program, executable),
+            self._guesses_by(),
         )
+
+    def _guesses_by(self) -> str | None:
+        if self._model is not None and self._model.guesses_by is not None:
+            return self._model.guesses_by
+        return "prompt lookup" if self._settings.limits.guesses_per_request else None
 
 
 # Python names a method so in its own errors of wrong arguments.

@@ -1,33 +1,46 @@
 """The program of a decoder-only transformer, made of what its files say."""
 
-import itertools
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tensor_ops_decode.models.declared_tensors import DeclaredTensors
 from tensor_ops_decode.models.decoder import Decoder
 from tensor_ops_decode.models.delta_attention import DeltaAttention
 from tensor_ops_decode.models.experts import Experts
 from tensor_ops_decode.models.state_space import StateSpace
-from tensor_ops_decode.program import Cache, Limits, Program, State, Tensor
-from tensor_ops_decode.program.builder import Builder
+from tensor_ops_decode.program import Cache, Draft, Limits, Program, State
 from tensor_ops_decode.weights import FileFormatError, Weights
-from tensor_ops_decode.weights.transforms import transformed_shape
 
-__all__ = ["program_of"]
+__all__ = ["has_draft", "program_of"]
+
+
+def has_draft(decoder: Decoder, files: Weights) -> bool:
+    """Return whether the files have a layer that guesses tokens, of a kind that is known."""
+    return "draft_in" in decoder.names and _draft_name(decoder, "draft_in") in files.names
+
+
+def _draft_name(decoder: Decoder, role: str, part: str = "weight") -> str:
+    prefix = decoder.names.get("draft", decoder.names["layer"].format(decoder.layers))
+    return f"{prefix}{decoder.names[role]}.{part}"
 
 
 def program_of(
-    decoder: Decoder, files: Weights, limits: Limits, cache_dtype: str | None = None
+    decoder: Decoder,
+    files: Weights,
+    limits: Limits,
+    cache_dtype: str | None = None,
+    *,
+    drafts: bool = False,
 ) -> Program:
     """Return the program of a model, with the values ``logits`` and ``next``.
 
+    With `drafts` it guesses tokens by the layer that `has_draft` tells of.
     By default, `cache_dtype` is float32 if all matrices are f32, else float16. It is a
     FileFormatError if a tensor is missing or has another shape, or a layer has one that would not
     be used.
     """
     assembly = _Assembly(decoder, files, limits, cache_dtype)
-    program = assembly.program()
+    program = assembly.program(drafts)
     start = decoder.names["layer"].partition("{")[0]
     further = range(decoder.layers, decoder.layers + decoder.further_layers)
     of_further = tuple(decoder.names["layer"].format(layer) for layer in further)
@@ -44,19 +57,17 @@ def program_of(
     return program
 
 
-class _Assembly:
+class _Assembly(DeclaredTensors):
     def __init__(
         self, decoder: Decoder, files: Weights, limits: Limits, cache_dtype: str | None
     ) -> None:
-        self.decoder, self.files, self.known = decoder, files, frozenset(files.names)
-        self.cache_dtype, self.matrix_types = cache_dtype, set[str]()
-        self.builder = Builder(limits)
-        # Tensors whose values are part of the program, and those that are not part of the model.
-        self.passed_over = set[str]()
+        super().__init__(decoder, files, limits)
+        self.cache_dtype = cache_dtype
 
-    def program(self) -> Program:
+    def program(self, drafts: bool) -> Program:
         decoder, builder = self.decoder, self.builder
-        further = self.name("o", decoder.layers + decoder.further_layers)
+        layers = decoder.names["layer"].format(decoder.layers + decoder.further_layers)
+        further = f"{layers}{decoder.names['o']}.weight"
         if further in self.known:
             raise FileFormatError(
                 f"{self.files.path}: there is a tensor {further!r}, but the model has only "
@@ -76,7 +87,7 @@ class _Assembly:
                 x = self.state_space(layer, x, decoder.state_space)
             else:
                 x = self.convolution(layer, x, kept) if kept else self.attention(layer, x)
-            if layer == decoder.last_of_all_tokens:
+            if layer == decoder.last_of_all_tokens and not drafts:
                 # The rest looks at no other token, so that tokens without logits end here.
                 x = builder.add("select", {"x": x}, output="selected")
                 if per_layer:
@@ -89,7 +100,9 @@ class _Assembly:
         head = embedding
         if not decoder.is_tied:
             head = self.matrix("head", decoder.vocabulary, decoder.hidden)
-        x = self.normalised("norm", x, None, "norm")
+        x = hidden = self.normalised("norm", x, None, "norm")
+        if drafts:  # a draft reads the norms of all tokens
+            x = builder.add("select", {"x": x}, output="selected")
         logits = "uncapped" if decoder.logit_cap else "logits"
         product = "unscaled" if decoder.logit_scale != 1 else logits
         builder.add("linear", {"x": x}, {"weight": head}, output=product)
@@ -99,9 +112,71 @@ class _Assembly:
         if decoder.logit_cap:
             cap = {"cap": decoder.logit_cap}
             builder.add("soft_cap", {"x": logits}, None, cap, output="logits")
+        outputs = ["logits", builder.add("sample", {"x": "logits"}, output="next")]
+        draft = self.draft(hidden, embedding, head) if drafts else None
+        if draft is not None:
+            outputs += [draft.hidden, draft.next_hidden, draft.tokens]
         if self.cache_dtype is None and self.matrix_types != {"f32"}:
             builder.set_cache_dtype("float16")
-        return builder.program(["logits", builder.add("sample", {"x": "logits"}, output="next")])
+        return builder.program(outputs, draft)
+
+    def draft(self, hidden: str, embedding: str, head: str) -> Draft:
+        """Add the layer that guesses the token behind the one that a step has chosen.
+
+        Its input is made of the embedding of the chosen token and of what the model computes the
+        logits from.
+        """
+        add, layer, columns = self.builder.add, self.decoder.layers, self.decoder.hidden
+        vocabulary = self.decoder.vocabulary
+        self.decoder = self.decoder.with_draft_layer()
+        embedding = self.matrix_of_draft("draft_embedding", vocabulary) or embedding
+        head = self.matrix_of_draft("draft_head", vocabulary) or head
+        x = first = add(
+            "embed", {"tokens": "tokens"}, {"weight": embedding}, output="draft.embedding"
+        )
+        if self.decoder.embedding_scale != 1:
+            factor = {"factor": self.decoder.embedding_scale}
+            x = add("scale", {"x": x}, None, factor, output="draft.scaled")
+        parts = []
+        for role, value, begin in (
+            ("draft_embedding_norm", x, 0),
+            ("draft_hidden_norm", hidden, columns),
+        ):
+            name = role.replace("_", ".", 1)
+            normed = self.normalised_by(self.norm_of_draft(role), value, name)
+            cut = (f"columns:{begin}:{begin + columns}",)
+            name = _draft_name(self.decoder, "draft_in")
+            matrix = self.typed(self.tensor(name, (columns, columns), cut))
+            weights = {"weight": [matrix]}
+            parts.append(add("linear", {"x": normed}, weights, output=f"{value}.to_draft"))
+        x = add("add", {"a": parts[0], "b": parts[1]}, output="draft.input")
+        x = self.attention(layer, x)
+        x = add("select", {"x": x}, output="draft.selected")
+        x = self.mlp(layer, x)
+        own = _draft_name(self.decoder, "draft_norm") in self.known
+        norm = self.norm_of_draft("draft_norm") if own else self.norm("norm")
+        x = self.normalised_by(norm, x, "draft.norm")
+        logits = add("linear", {"x": x}, {"weight": head}, output="draft.logits")
+        guess = add("argmax", {"x": logits}, output="guess")
+        return Draft(first_node=first, hidden=hidden, next_hidden=x, tokens=guess)
+
+    def matrix_of_draft(self, role: str, rows: int) -> str | None:
+        """Return a matrix that a draft may have; None where it has that of the model."""
+        if role not in self.decoder.names:
+            return None
+        name = _draft_name(self.decoder, role)
+        if name not in self.known:
+            return None
+        return self.typed(self.tensor(name, (rows, self.decoder.hidden)))
+
+    def norm_of_draft(self, role: str) -> str:
+        shape = (self.decoder.hidden,)
+        return self.tensor(_draft_name(self.decoder, role), shape, self.decoder.norm_transform)
+
+    def normalised_by(self, weight: str, x: str, output: str) -> str:
+        """Add a norm with a weight."""
+        weights, eps = {"weight": weight}, {"eps": self.decoder.eps}
+        return self.builder.add("rms_norm", {"x": x}, weights, eps, output=output)
 
     def attention(self, layer: int, x: str) -> str:
         decoder, builder, prefix = self.decoder, self.builder, f"layer.{layer}."
@@ -286,20 +361,6 @@ class _Assembly:
         projection = self.linear("ssm_out", {"ssm_out": hidden}, layer, inner)
         return self.added(y, projection, x, layer, "attention_post_norm", "attended")
 
-    def vector(self, role: str, layer: int, length: int) -> str:
-        """Return a vector whose name is whole."""
-        transforms = self.decoder.transforms.get(role, ())
-        return self.tensor(self.whole_name(role, layer), (length,), transforms)
-
-    def row_blocks(self, role: str, layer: int, count: int, sizes: Sequence[int]) -> list[str]:
-        """Split a matrix whose rows repeat blocks of these sizes; return the part of each size."""
-        ends, found = list(itertools.accumulate(sizes)), []
-        for end, size in zip(ends, sizes, strict=True):
-            transform = f"row_blocks:{ends[-1]}:{end - size}:{end}"
-            shape = (count * size, self.decoder.hidden)
-            found.append(self.typed(self.tensor(self.name(role, layer), shape, (transform,))))
-        return found
-
     def mlp(self, layer: int, x: str) -> str:
         decoder = self.decoder
         if decoder.experts is not None and decoder.experts.layers[layer]:
@@ -422,18 +483,6 @@ class _Assembly:
         output = f"layer.{layer}.scaled"
         return self.builder.add("scale", {"x": x}, None, {"factor": factor}, output=output)
 
-    def number(self, name: str) -> float:
-        """Return the only value of a tensor."""
-        if name not in self.known or self.files.header(name).shape != (1,):
-            given = self.files.header(name).shape if name in self.known else "it is missing"
-            raise FileFormatError(
-                f"{self.files.path}: tensor {name!r} must have one value: {given}"
-            )
-        (value,) = self.files.tensor(name).values().tolist()
-        if not math.isfinite(value):
-            raise FileFormatError(f"{self.files.path}: tensor {name!r} must be finite, got {value}")
-        return float(value)
-
     def gated(self, x: str, output: str) -> str:
         decoder = self.decoder
         attributes = decoder.activation_settings
@@ -465,98 +514,4 @@ class _Assembly:
         return self.builder.add("add", {"a": x, "b": residual}, output=output)
 
     def normalised(self, role: str, x: str, layer: int | None, output: str) -> str:
-        weights, eps = {"weight": self.norm(role, layer)}, {"eps": self.decoder.eps}
-        return self.builder.add("rms_norm", {"x": x}, weights, eps, output=output)
-
-    def linear(
-        self, fused: str, rows: Mapping[str, int], layer: int, columns: int | None = None
-    ) -> dict[str, list[str]]:
-        """Return the slots ``weight`` and, if there are any, ``bias`` for some matrices of a layer.
-
-        Each role has so many rows; the file may have them as one matrix, `fused`.
-        """
-        decoder, columns = self.decoder, columns or self.decoder.hidden
-        if fused in decoder.names:
-            rows = {fused: sum(rows.values())}
-        slots = {"weight": [self.matrix(role, n, columns, layer) for role, n in rows.items()]}
-        biases = {role: self.name(role, layer, "bias") for role in rows}
-        found = {role for role in rows if decoder.may_have_biases and biases[role] in self.known}
-        if not found.union(decoder.biases).isdisjoint(rows):
-            # A missing one is an error then.
-            slots["bias"] = [self.tensor(biases[role], (rows[role],)) for role in rows]
-        return slots
-
-    def stacks(
-        self, fused: str, rows: Mapping[str, int], layer: int, columns: int
-    ) -> dict[str, list[str]]:
-        """Return the slots ``weight`` and ``bias`` for the matrices of all experts.
-
-        The file may have them as one stack, `fused`, as stacks, or each by itself.
-        """
-        decoder, experts = self.decoder, self.decoder.experts
-        assert experts is not None
-        count, transforms = experts.count, decoder.transforms
-        if fused in decoder.names and self.stack_name(fused, layer) in self.known:
-            rows = {fused: sum(rows.values())}
-        slots: dict[str, list[str]] = {"weight": []}
-        for role, n in rows.items():
-            if "{}" in decoder.names[role]:
-                each = (self.name(role, layer).format(expert) for expert in range(count))
-                found = [self.tensor(name, (n, columns)) for name in each]
-            else:
-                shape = (count, n, columns)
-                name = self.stack_name(role, layer)
-                found = [self.tensor(name, shape, transforms.get(role, ()))]
-            slots["weight"] += map(self.typed, found)
-            bias = f"{role}_bias"
-            if bias in decoder.names:
-                name = self.whole_name(bias, layer)
-                made = self.tensor(name, (count, n), transforms.get(bias, ()))
-                slots.setdefault("bias", []).append(made)
-        return slots
-
-    def matrix(self, role: str, rows: int, columns: int, layer: int | None = None) -> str:
-        return self.typed(self.tensor(self.name(role, layer), (rows, columns)))
-
-    def typed(self, name: str) -> str:
-        """Note the type of a matrix."""
-        self.matrix_types.add(self.builder.type_of(name))
-        return name
-
-    def norm(self, role: str, layer: int | None = None, length: int | None = None) -> str:
-        shape = (length or self.decoder.hidden,)
-        return self.tensor(self.name(role, layer), shape, self.decoder.norm_transform)
-
-    def name(self, role: str, layer: int | None, part: str = "weight") -> str:
-        names = self.decoder.names
-        if role == "v" and layer is not None and not self.decoder.sizes_of(layer).has_values:
-            role = "k"
-        prefix = "" if layer is None else names["layer"].format(layer)
-        return f"{prefix}{names[role]}.{part}"
-
-    def stack_name(self, role: str, layer: int) -> str:
-        """Return the name of a stack: the weight of a module, or in memory a name of its own."""
-        name = self.whole_name(role, layer)
-        is_alone = name in self.known or role in self.decoder.transforms
-        return name if is_alone else f"{name}.weight"
-
-    def whole_name(self, role: str, layer: int) -> str:
-        return f"{self.decoder.names['layer'].format(layer)}{self.decoder.names[role]}"
-
-    def tensor(self, name: str, shape: tuple[int, ...], transform: tuple[str, ...] = ()) -> str:
-        if name not in self.known:
-            raise FileFormatError(f"{self.files.path}: tensor {name!r}, shape {shape}, is missing")
-        found = self.files.header(name)
-        if shape == (1, *found.shape):  # some files leave out a dimension of 1
-            transform = ("row", *transform)
-        made = transformed_shape(found.shape, transform)
-        if made != shape:
-            words = f"{made} by {', '.join(transform)}" if made != found.shape else f"{made}"
-            raise FileFormatError(
-                f"{found.file}: tensor {name!r} has shape {words}, expected {shape}"
-            )
-        kind = "f32" if {"plus_one", "neg_exp", "ones"}.intersection(transform) else found.type
-        source = {"file": found.file, "tensor": name, "transform": list(transform)}
-        is_other = made != found.shape or "ones" in transform
-        unique = f"{name}, {transform[-1]}" if is_other else name
-        return self.builder.tensor(unique, Tensor(kind, shape, source))
+        return self.normalised_by(self.norm(role, layer), x, output)

@@ -1,7 +1,7 @@
 """A decoder-only transformer: its sizes, and the names of its tensors."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tensor_ops_decode.models.delta_attention import DeltaAttention
@@ -12,7 +12,14 @@ from tensor_ops_decode.models.settings import ModelSettings
 from tensor_ops_decode.models.state_space import StateSpace
 from tensor_ops_decode.weights import Weights
 
-__all__ = ["GGUF_NAMES", "HUGGING_FACE_NAMES", "Decoder", "Family"]
+__all__ = [
+    "GGUF_DRAFT",
+    "GGUF_NAMES",
+    "HUGGING_FACE_DRAFT",
+    "HUGGING_FACE_NAMES",
+    "Decoder",
+    "Family",
+]
 
 #: What the tensors are called in the two kinds of files; a layer's have its number in front.
 GGUF_NAMES = {
@@ -44,6 +51,24 @@ HUGGING_FACE_NAMES = {
     "gate": "mlp.gate_proj",
     "up": "mlp.up_proj",
     "down": "mlp.down_proj",
+}
+
+# What the layer has beside those of a layer that guesses tokens.
+GGUF_DRAFT = {
+    "draft_in": "nextn.eh_proj",
+    "draft_embedding_norm": "nextn.enorm",
+    "draft_hidden_norm": "nextn.hnorm",
+    "draft_norm": "nextn.shared_head_norm",
+    "draft_embedding": "nextn.embed_tokens",
+    "draft_head": "nextn.shared_head_head",
+}
+HUGGING_FACE_DRAFT = {
+    "draft_in": "eh_proj",
+    "draft_embedding_norm": "enorm",
+    "draft_hidden_norm": "hnorm",
+    "draft_norm": "shared_head.norm",
+    "draft_embedding": "embed_tokens",
+    "draft_head": "shared_head.head",
 }
 
 
@@ -104,7 +129,11 @@ class Decoder:
         Whether the matrix of queries has rows for gates of what is attended to, behind those of
         each head.
     further_layers : int
-        How many layers files may have behind the last one, which are not part of the model.
+        How many layers files may have behind the last one, which are not part of the model. The
+        first of them may guess tokens: then there are the names ``draft_in``,
+        ``draft_embedding_norm`` and ``draft_hidden_norm``, and there may be ``draft_norm``,
+        ``draft_embedding`` and ``draft_head`` where files have one. They stand in the layer, or
+        begin with ``draft``; those of the layer itself begin with ``draft_layer`` then.
     layer_sizes : tuple of LayerSizes
         Of each layer; empty where all have the sizes of the model.
     normalises_values : bool
@@ -168,6 +197,14 @@ class Decoder:
         """Whether a layer keeps a state instead of keys and values."""
         of_layers = [each.layers for each in (self.delta, self.state_space) if each is not None]
         return any(map(any, [self.kept_rows, *of_layers]))
+
+    def with_draft_layer(self) -> "Decoder":
+        """Return the model with one layer more, which is as the last one."""
+        experts = self.experts
+        if experts is not None:
+            experts = replace(experts, layers=(*experts.layers, experts.layers[-1]))
+        ropes, windows = (*self.ropes, self.ropes[-1]), (*self.windows, self.windows[-1])
+        return replace(self, ropes=ropes, windows=windows, experts=experts)
 
     @property
     def usual_context(self) -> int:

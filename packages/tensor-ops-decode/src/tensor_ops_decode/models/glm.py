@@ -1,12 +1,16 @@
-"""GLM 4 MoE, as GLM 4.5 to 4.7 are: an expert for every token, and choices with a bias.
-
-Layers behind the last one, which guess further tokens, are left out.
-"""
+"""GLM 4 MoE, as GLM 4.5 to 4.7 are: an expert for every token, and choices with a bias."""
 
 from typing import Any
 
 from tensor_ops_decode.models.checkpoint import DEFAULTS, gguf_decoder, hugging_face_decoder
-from tensor_ops_decode.models.decoder import GGUF_NAMES, HUGGING_FACE_NAMES, Decoder, Family
+from tensor_ops_decode.models.decoder import (
+    GGUF_DRAFT,
+    GGUF_NAMES,
+    HUGGING_FACE_DRAFT,
+    HUGGING_FACE_NAMES,
+    Decoder,
+    Family,
+)
 from tensor_ops_decode.models.experts import (
     GGUF_EXPERTS,
     HUGGING_FACE_EXPERTS,
@@ -43,6 +47,7 @@ _GLM4 = DEFAULTS | {
 _EPS = 1e-20
 _HUGGING_FACE = (
     HUGGING_FACE_NAMES
+    | HUGGING_FACE_DRAFT
     | HUGGING_FACE_EXPERTS
     | {
         "router_bias": "mlp.gate.e_score_correction_bias",
@@ -53,6 +58,7 @@ _HUGGING_FACE = (
 )
 _GGUF = (
     GGUF_NAMES
+    | GGUF_DRAFT
     | GGUF_EXPERTS
     | {"mlp_norm": "post_attention_norm", "router_bias": "exp_probs_b.bias"}
 )

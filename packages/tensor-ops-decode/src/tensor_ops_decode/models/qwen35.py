@@ -5,6 +5,7 @@ from typing import Any
 
 from tensor_ops_decode.models.checkpoint import DEFAULTS, gguf_decoder, hugging_face_decoder
 from tensor_ops_decode.models.decoder import (
+    GGUF_DRAFT,
     GGUF_NAMES,
     HUGGING_FACE_NAMES,
     Decoder,
@@ -70,20 +71,33 @@ _HUGGING_FACE = HUGGING_FACE_NAMES | {
     "delta_norm": "linear_attn.norm",
     "delta_out": "linear_attn.out_proj",
 }
-_GGUF = GGUF_NAMES | {
-    "mlp_norm": "post_attention_norm",
-    "q_norm": "attn_q_norm",
-    "k_norm": "attn_k_norm",
-    "delta_qkv": "attn_qkv",
-    "delta_gate": "attn_gate",
-    "delta_beta": "ssm_beta",
-    "delta_rate": "ssm_alpha",
-    "delta_conv": "ssm_conv1d",
-    "delta_decay": "ssm_a",
-    "delta_bias": "ssm_dt.bias",
-    "delta_norm": "ssm_norm",
-    "delta_out": "ssm_out",
+# The layer that guesses tokens, which has attention.
+_DRAFT = {
+    "draft": "mtp.",
+    "draft_layer": "mtp.layers.{}.",
+    "draft_in": "fc",
+    "draft_embedding_norm": "pre_fc_norm_embedding",
+    "draft_hidden_norm": "pre_fc_norm_hidden",
+    "draft_norm": "norm",
 }
+_GGUF = (
+    GGUF_NAMES
+    | GGUF_DRAFT
+    | {
+        "mlp_norm": "post_attention_norm",
+        "q_norm": "attn_q_norm",
+        "k_norm": "attn_k_norm",
+        "delta_qkv": "attn_qkv",
+        "delta_gate": "attn_gate",
+        "delta_beta": "ssm_beta",
+        "delta_rate": "ssm_alpha",
+        "delta_conv": "ssm_conv1d",
+        "delta_decay": "ssm_a",
+        "delta_bias": "ssm_dt.bias",
+        "delta_norm": "ssm_norm",
+        "delta_out": "ssm_out",
+    }
+)
 _GGUF_EXPERTS = GGUF_EXPERTS | {"shared_router": "ffn_gate_inp_shexp"}
 # Where Qwen 3 Next has fewer matrices.
 _JOINED = {"delta_qkvz": "linear_attn.in_proj_qkvz", "delta_ba": "linear_attn.in_proj_ba"}
@@ -166,7 +180,7 @@ def _hugging_face(
         given["experts"] = hugging_face_experts(settings, "num_experts", **of_experts)
     all_names = _HUGGING_FACE | (QWEN_EXPERTS if is_mixture else {})
     all_names |= _JOINED if is_next else {}
-    names = {role: name.replace("model.", prefix, 1) for role, name in all_names.items()}
+    names = {role: name.replace("model.", prefix, 1) for role, name in all_names.items()} | _DRAFT
     return hugging_face_decoder(
         files,
         settings,

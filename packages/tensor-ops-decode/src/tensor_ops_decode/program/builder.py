@@ -9,7 +9,16 @@ from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program.node_rules import TOKENS, InferredValue, outputs_of
 from tensor_ops_decode.program.program import Program, of_checked_nodes
-from tensor_ops_decode.program.records import Cache, Limits, Node, Parts, State, Tensor, Value
+from tensor_ops_decode.program.records import (
+    Cache,
+    Draft,
+    Limits,
+    Node,
+    Parts,
+    State,
+    Tensor,
+    Value,
+)
 from tensor_ops_decode.program.rules import given_to
 
 __all__ = ["Builder"]
@@ -185,9 +194,9 @@ class Builder:
         """Return what is known of a value."""
         return self._values[name].value
 
-    def program(self, outputs: Iterable[str]) -> Program:
+    def program(self, outputs: Iterable[str], draft: Draft | None = None) -> Program:
         """Return the program, with the values that a caller may read after a step."""
         values = {name: each.value for name, each in self._values.items() if name != TOKENS.name}
         caches = {name: self._caches[name] for name in self._used_caches}
-        parts = Parts(self.limits, self._tensors, caches, values, self.nodes, tuple(outputs))
+        parts = Parts(self.limits, self._tensors, caches, values, self.nodes, tuple(outputs), draft)
         return of_checked_nodes(parts, self._values)

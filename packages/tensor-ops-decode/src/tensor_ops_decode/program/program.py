@@ -10,17 +10,36 @@ import functools
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from tensor_ops_decode.errors import ProgramError
 from tensor_ops_decode.program.combined_nodes import from_version_1
 from tensor_ops_decode.program.node_rules import InferredValue, check_names
-from tensor_ops_decode.program.records import Cache, Limits, Node, Parts, State, Tensor, Value
+from tensor_ops_decode.program.records import (
+    Cache,
+    Draft,
+    Limits,
+    Node,
+    Parts,
+    State,
+    Tensor,
+    Value,
+)
 from tensor_ops_decode.program.rules import check_program
 
-__all__ = ["Cache", "Limits", "Node", "Program", "State", "Tensor", "Value", "of_checked_nodes"]
+__all__ = [
+    "Cache",
+    "Draft",
+    "Limits",
+    "Node",
+    "Program",
+    "State",
+    "Tensor",
+    "Value",
+    "of_checked_nodes",
+]
 
 FORMAT, VERSION = "tensor-ops program", 2
 
@@ -37,6 +56,8 @@ class Program(Parts):
         In the order in which they run.
     outputs : tuple of str
         The values that a caller may read after a step.
+    draft : Draft or None
+        The nodes that guess tokens, if there are some.
 
     Examples
     --------
@@ -78,6 +99,24 @@ class Program(Parts):
         data = {key: value for key, value in data.items() if key not in ("format", "version")}
         parts: Parts = _typed("program", data, Parts)
         return Program(**vars(from_version_1(parts) if version == 1 else parts))
+
+    def without_draft(self) -> Program:
+        """Return the program without the nodes that guess tokens, and what only they use."""
+        if self.draft is None:
+            return self
+        nodes = self.nodes[: self.num_step_nodes]
+        values = {name for node in nodes for name in node.outputs.values()}
+        tensors = {name for node in nodes for of in node.weights.values() for name in of}
+        caches = {node.attributes.get("cache") for node in nodes}
+        return replace(
+            self,
+            tensors={name: each for name, each in self.tensors.items() if name in tensors},
+            caches={name: each for name, each in self.caches.items() if name in caches},
+            values={name: each for name, each in self.values.items() if name in values},
+            nodes=nodes,
+            outputs=tuple(each for each in self.outputs if each in values - {self.draft.hidden}),
+            draft=None,
+        )
 
     def __str__(self) -> str:
         lines = []

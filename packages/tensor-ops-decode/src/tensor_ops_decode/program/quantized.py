@@ -36,11 +36,13 @@ def quantized_program(program: Program, name: str | None, head: str | None = Non
     tensors, nodes = dict(program.tensors), list(program.nodes)
     tables = {each for node in nodes for each in tables_of(node)}
     head_type = head or (name and _HEAD_TYPE)
-    # The last product computes the logits.
-    last = max((i for i, node in enumerate(nodes) if matrices_of(node)), default=None)
+    # The last product computes the logits, as does the last one of a draft.
+    products = [i for i, node in enumerate(nodes) if matrices_of(node)]
+    of_step = [i for i in products if i < program.num_step_nodes]
+    heads = {*of_step[-1:], *products[-1:]}
     chosen_by = {node.inputs["x"] for node in nodes if node.kind == "route"}
     for index, node in enumerate(nodes):
-        is_head = index == last
+        is_head = index in heads
         if not chosen_by.isdisjoint(node.outputs.values()):
             continue
         wanted, any_type = (head_type, head is not None) if is_head else (name, False)

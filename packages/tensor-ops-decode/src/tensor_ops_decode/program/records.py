@@ -15,6 +15,7 @@ __all__ = [
     "PER_TOKEN",
     "STEP_ARRAYS",
     "Cache",
+    "Draft",
     "Limits",
     "Node",
     "Parts",
@@ -192,6 +193,31 @@ class Node:
 
 
 @dataclass(frozen=True)
+class Draft:
+    """The last nodes of a program, which guess the token behind the one that a step chooses.
+
+    They run in steps of their own, called draft steps. Of the nodes before them they read one
+    output. A draft step has the tokens that follow those of the step before it.
+
+    Attributes
+    ----------
+    first_node : str
+        The first of these nodes.
+    hidden : str
+        The output of a node before them that they read: a row for each token.
+    next_hidden : str
+        Their output that takes its place in the draft step of the next guess, for selected tokens.
+    tokens : str
+        Their output with the guesses, of selected tokens too.
+    """
+
+    first_node: str
+    hidden: str
+    next_hidden: str
+    tokens: str
+
+
+@dataclass(frozen=True)
 class Parts:
     """Parts of a program, whether they fit together or not."""
 
@@ -201,6 +227,13 @@ class Parts:
     values: Mapping[str, Value]
     nodes: tuple[Node, ...]
     outputs: tuple[str, ...]
+    draft: Draft | None = None
+
+    @property
+    def num_step_nodes(self) -> int:
+        """How many nodes a step runs: those before the first of the draft."""
+        names = [node.name for node in self.nodes]
+        return len(names) if self.draft is None else names.index(self.draft.first_node)
 
 
 def new_name(name: str, *taken: Container[str]) -> str:

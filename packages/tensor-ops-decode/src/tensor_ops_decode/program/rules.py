@@ -14,7 +14,16 @@ from tensor_ops_decode.kinds.cache_types import CACHE_DTYPES
 from tensor_ops_decode.kinds.sizes import MOST_SIZE
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program.node_rules import TOKENS, InferredValue, NodeArguments, outputs_of
-from tensor_ops_decode.program.records import STEP_ARRAYS, Cache, Limits, Node, Parts, State, Tensor
+from tensor_ops_decode.program.records import (
+    STEP_ARRAYS,
+    Cache,
+    Draft,
+    Limits,
+    Node,
+    Parts,
+    State,
+    Tensor,
+)
 from tensor_ops_decode.weights.formats import FORMATS
 from tensor_ops_decode.weights.transforms import TRANSFORMS, find_transform, is_cut
 
@@ -69,6 +78,40 @@ def check_program(program: Parts, inferred: Mapping[str, InferredValue] | None =
             raise ProgramError(f"value {name!r} is written by no node")
     if len({node.name for node in program.nodes}) != len(program.nodes):
         raise ProgramError("nodes: two have the same name")
+    if program.draft is not None:
+        _check_draft(program, program.draft)
+
+
+def _check_draft(program: Parts, draft: Draft) -> None:
+    """Check that draft steps have all that they read, and that guesses are tokens."""
+    if draft.first_node not in (node.name for node in program.nodes):
+        raise ProgramError(f"draft: first_node is {draft.first_node!r}, which is no node")
+    first = program.num_step_nodes
+    before = {name for node in program.nodes[:first] for name in node.outputs.values()}
+    hidden = program.values.get(draft.hidden)
+    if hidden is None or draft.hidden not in before.intersection(program.outputs):
+        raise ProgramError(f"draft: hidden is {draft.hidden!r}, which is no output of a step")
+    if hidden.rows != "tokens":
+        raise ProgramError(f"draft: hidden {draft.hidden!r} must have a row for each token")
+    for node in program.nodes[first:]:
+        for slot, name in node.inputs.items():
+            if name in before and name != draft.hidden:
+                raise ProgramError(
+                    f"draft: {node.name!r} reads {name!r} as {slot}; of the values of a step it "
+                    f"may read only hidden, which is {draft.hidden!r}"
+                )
+    for what, name, columns, dtype in (
+        ("next_hidden", draft.next_hidden, hidden.columns, hidden.dtype),
+        ("tokens", draft.tokens, 1, "int32"),
+    ):
+        if name not in program.outputs or name in before:
+            raise ProgramError(f"draft: {what} is {name!r}, which is no output of a draft step")
+        value = program.values[name]
+        if (value.rows, value.columns, value.dtype) != ("selected", columns, dtype):
+            raise ProgramError(
+                f"draft: {what} {name!r} must have {columns} columns of {dtype} for selected "
+                f"tokens, got {value}"
+            )
 
 
 def _outputs_in(

@@ -45,13 +45,14 @@ class StepReads(NamedTuple):
     def of(program: Program) -> StepReads:
         """Return what the steps of a program read."""
         weights: dict[str, Counter[str]] = {}
-        for node in program.nodes:
+        nodes = program.nodes[: program.num_step_nodes]
+        for node in nodes:
             if node.weights:
                 weights.setdefault(node.kind, Counter()).update(weight_bytes_read(program, node))
         context = program.limits.longest
 
         def read_at(length: int) -> int:
-            return sum(cache_bytes_read(program, node, length) for node in program.nodes)
+            return sum(cache_bytes_read(program, node, length) for node in nodes)
 
         by_kind = {kind: dict(types) for kind, types in weights.items()}
         kept = [cache for cache in program.caches.values() if isinstance(cache, State)]

@@ -18,7 +18,7 @@ from tensor_ops_decode.ranks.local_team import Team, joined_team
 __all__ = ["LocalRanks"]
 
 # The methods of an executable that run steps.
-_STEPS = ("run", "run_steps", "profile", "first_nan")
+_STEPS = ("run", "run_draft", "run_steps", "profile", "first_nan")
 # How many calls a rank may be ahead of another one, for which their results are kept.
 _MOST_AHEAD = 4096
 
@@ -156,6 +156,12 @@ class _LocalExecutable:
         num_tokens = given[0]
         num_selected = num_tokens if method == "run_steps" else given[1]
         inputs = self._inputs(num_tokens, num_selected)
+        if method == "run_draft":  # which reads what the step before it has left
+            inputs |= {
+                name: each[:num_tokens]
+                for name, each in self.arrays.items()
+                if name not in STEP_ARRAYS and len(each) == len(self.arrays["tokens"])
+            }
         words = b"".join(each.tobytes() for name, each in inputs.items() if name != "page_table")
         call = method, repr(given), words
         with team.lock:

@@ -92,6 +92,16 @@ class ReferenceExecutable:
         """Run one step of `num_tokens` tokens; for `num_selected` of them there are logits."""
         self._checked(num_tokens, num_selected).take_step(num_tokens, num_selected)
 
+    def run_draft(self, num_tokens: int, num_selected: int) -> None:
+        """Run one draft step of `num_tokens` tokens; for `num_selected` of them there are guesses.
+
+        It reads what the step before it has left in the output `hidden` of the draft.
+        """
+        if self._program.draft is None:
+            raise ValueError("run_draft: the program has no draft")
+        executor = self._checked(num_tokens, num_selected)
+        executor.take_step(num_tokens, num_selected, is_draft=True)
+
     def run_steps(
         self,
         num_tokens: int,

@@ -52,8 +52,11 @@ class ReferenceExecutor:
         self._states_before: dict[tuple[str, int], Array] = {}
         self._seconds = np.zeros(len(program.nodes))  # of each node, in all steps since a profile
 
-    def take_step(self, num_tokens: int, num_selected: int) -> None:
-        """Take one step of what is in the arrays."""
+    def take_step(self, num_tokens: int, num_selected: int, *, is_draft: bool = False) -> None:
+        """Take one step, or draft step, of what is in the arrays."""
+        if is_draft:  # which changes no state
+            self._take_step(num_tokens, num_selected, lambda index, token, result: None, is_draft)
+            return
         changed = {self._state("state_after", token) for token in range(num_tokens)}
         self._states_before = {
             (name, number): self._caches[name][0][number].copy()
@@ -131,16 +134,23 @@ class ReferenceExecutor:
             part[:] = row[begin : begin + part.size]
             begin += part.size
 
-    def _take_step(self, num_tokens: int, num_selected: int, note: Note) -> None:
+    def _take_step(
+        self, num_tokens: int, num_selected: int, note: Note, is_draft: bool = False
+    ) -> None:
         rows = {int(token): row for row, token in enumerate(self.arrays["selected"][:num_selected])}
         for token in range(num_tokens):
-            self._take_token(token, rows.get(token), note)
+            self._take_token(token, rows.get(token), note, is_draft)
 
-    def _take_token(self, token: int, selected: int | None, note: Note) -> None:
+    def _take_token(self, token: int, selected: int | None, note: Note, is_draft: bool) -> None:
         program = self._program
         values: dict[str, Array] = {"tokens": self.arrays["tokens"][token : token + 1]}
-        nodes = zip(program.nodes, self._weights, strict=True)
-        for index, (node, weights) in enumerate(nodes):
+        nodes = range(program.num_step_nodes)
+        if is_draft and program.draft is not None:
+            hidden = program.draft.hidden
+            values[hidden] = self.arrays[hidden][token].astype(self._dtype, copy=False)
+            nodes = range(program.num_step_nodes, len(program.nodes))
+        for index in nodes:
+            node, weights = program.nodes[index], self._weights[index]
             start = time.perf_counter()
             names = [node.outputs[slot.name] for slot in KINDS[node.kind].outputs]
             row = token if program.values[names[0]].rows == "tokens" else selected

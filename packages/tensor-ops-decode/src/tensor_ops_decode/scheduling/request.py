@@ -65,6 +65,8 @@ class Request:
     error : LogitsError or None
         Why it has ended where no token could be chosen.
     lookup : PromptLookup
+    drafted : tuple of int and list of int
+        After how many tokens which guesses a draft has for the next ones.
     is_in_step : bool
         Whether a step has begun with it, after which it has not been advanced.
     num_computed : int
@@ -95,6 +97,7 @@ class Request:
     logprobs: list[TokenLogprob] = field(default_factory=list)
     error: LogitsError | None = None
     lookup: PromptLookup = field(default_factory=PromptLookup)
+    drafted: tuple[int, list[int]] = (0, [])
     is_in_step: bool = False
     num_computed: int = 0
     kept_state: tuple[int, int] | None = None

@@ -12,6 +12,7 @@ from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program import Program, State
 from tensor_ops_decode.program.phases import phases_of
 from tensor_ops_decode.ranks.communicator import ONE_RANK, Communicator
+from tensor_ops_decode.scheduling.draft_steps import DraftSteps, StepSequence
 from tensor_ops_decode.scheduling.kv_cache import Beginning, PageTable
 from tensor_ops_decode.scheduling.logits import logits_error, token_logprob
 from tensor_ops_decode.scheduling.prompt_lookup import accepted
@@ -70,6 +71,9 @@ class Requests:
         if self._has_state and extra < slots * guesses:
             guesses = 0
         self._most_guesses = guesses
+        # Without a draft, guesses are what followed the last tokens before.
+        draft = program.draft if guesses and hasattr(executable, "run_draft") else None
+        self._draft = None if draft is None else DraftSteps(draft, executable)
         states = range(slots * (1 + guesses), slots + extra)
         self._states_of_snapshots = states if self._has_state else range(0)
         # A contiguous cache belongs to its slot.
@@ -182,7 +186,9 @@ class Requests:
                 "larger max_num_pages"
             )
         snapshots = self._snapshots if self._has_state else None
-        return SequenceSteps(slot, self._limits, self._executable, self._pages, snapshots)
+        return SequenceSteps(
+            slot, self._limits, self._executable, self._pages, snapshots, self._draft
+        )
 
     def find(self, number: int) -> Request:
         """Return a request, active or ended."""
@@ -363,7 +369,7 @@ class Requests:
 
     def _end(self, step: _PreparedStep, chosen: list[list[int]]) -> dict[int, list[int]]:
         """Take the tokens that were chosen for each part, and return those of each request."""
-        errors = []
+        errors, firsts = [], [part.request.num_fed for part in step.plan]
         for (request, count, guesses), tokens in zip(step.plan, chosen, strict=True):
             of_request = step.rows.get(request.number, range(0))
             if tokens:  # of several steps, the last one has left its rows
@@ -396,11 +402,36 @@ class Requests:
                 self._pages.note_full(request.slot, request.tokens, request.num_fed)
                 if self._has_state:
                     self._keep_snapshots(request, first, step.states[request.number])
+        if self._draft is not None:
+            self._guess(self._draft, step.plan, firsts)
         self.retire()
         if errors:
             raise errors[0]
         tokens_of = zip(step.plan, chosen, strict=True)
         return {part.request.number: tokens for part, tokens in tokens_of if tokens}
+
+    def _guess(self, draft: DraftSteps, plan: list[StepPart], firsts: list[int]) -> None:
+        """Let the draft guess what follows the tokens of a step, which began at these positions."""
+        most, longest = dict[int, int](), self._limits.longest
+        for request, _, _ in plan:
+            is_asked = request.finish_reason is None and request.may_guess
+            if is_asked and request.num_waiting == 1:
+                most[request.slot] = min(self._most_guesses, request.most_tokens(longest) - 1)
+        by_slot = {part.request.slot: part.request for part in plan}
+        lengths = {slot: by_slot[slot].num_fed + count - 1 for slot, count in most.items()}
+        # Each request must find a page for its next token.
+        if self._pages.num_missing(lengths) + len(self._active) <= self._pages.num_free:
+            self._pages.hold(lengths)
+        else:
+            most = {slot: min(count, 1) for slot, count in most.items()}
+        sequences, end = [], 0
+        for (request, count, guesses), first in zip(plan, firsts, strict=True):
+            rows = range(end, end + count + len(guesses))
+            end, slot = rows.stop, request.slot
+            of = request.tokens, first, rows, slot, request.num_fed, request.end_tokens
+            sequences.append(StepSequence(*of, most.get(slot, 0)))
+        for part, guesses in zip(plan, draft.guess(sequences), strict=True):
+            part.request.drafted = len(part.request.tokens), guesses
 
     def _share_pages(self) -> dict[int, Beginning]:
         """Let prompts skip what the caches have; return what each will fill its next page with."""
@@ -529,11 +560,17 @@ class Requests:
         for request, count, _ in plan:
             most = min(room, self._most_guesses, request.most_tokens(limits.longest) - 1)
             is_last = count == request.num_waiting and request.may_guess
-            guesses = request.lookup.propose(request.tokens, most) if is_last and most > 0 else []
+            guesses = self._guesses_of(request, most) if is_last and most > 0 else []
             room -= len(guesses)
             guessed.append(StepPart(request, count, guesses))
         lengths = {part.request.slot: part.length for part in guessed}
         return plan if self._pages.first_without(lengths) is not None else guessed
+
+    def _guesses_of(self, request: Request, most: int) -> list[int]:
+        if self._draft is None:
+            return request.lookup.propose(request.tokens, most)
+        length, guesses = request.drafted
+        return guesses[:most] if length == len(request.tokens) else []
 
     def _fill(
         self, plan: list[StepPart], states: Mapping[int, list[int]]

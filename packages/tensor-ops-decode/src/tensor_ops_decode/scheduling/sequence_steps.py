@@ -7,6 +7,7 @@ from typing import Any
 from tensor_ops_decode.errors import LogitsError
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program import Limits
+from tensor_ops_decode.scheduling.draft_steps import DraftSteps, StepSequence
 from tensor_ops_decode.scheduling.kv_cache import PageTable
 from tensor_ops_decode.scheduling.logits import token_logprob
 from tensor_ops_decode.scheduling.sampling import Sampling, write_sampling
@@ -28,9 +29,10 @@ class SequenceSteps:
         executable: Any,
         pages: PageTable,
         snapshots: Snapshots | None,
+        draft: DraftSteps | None,
     ) -> None:
         self._slot, self._limits, self._executable = slot, limits, executable
-        self._pages, self._snapshots = pages, snapshots
+        self._pages, self._snapshots, self._draft = pages, snapshots, draft
 
     def logprobs(self, tokens: Sequence[int], first: int, logits: Array) -> list[float]:
         """Return the log-probability of each token from one on; `logits` are those of steps."""
@@ -72,6 +74,8 @@ class SequenceSteps:
         while start < len(tokens):
             end = min(start + self._limits.max_tokens, len(tokens))
             self._run(tokens, range(start, end), state, 0)
+            if self._draft is not None:
+                self._draft.guess([StepSequence(tokens, start, range(end - start), slot, end)])
             start, state = end, slot
         self._pages.note_full(slot, tokens, len(tokens))
         rows: Array = self._executable.read_pages(self._page_numbers(len(tokens)))

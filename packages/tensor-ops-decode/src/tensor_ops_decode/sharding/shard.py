@@ -125,7 +125,7 @@ class _Assembly:
                 self.add_share(node, part)
             else:
                 self.add_whole(node)
-        return self.builder.program(self.whole.outputs)
+        return self.builder.program(self.whole.outputs, self.whole.draft)
 
     def add_whole(self, node: Node) -> None:
         """Add a node that every rank runs whole."""

@@ -76,7 +76,7 @@ def is_cut(name: str) -> bool:
 
 
 def transformed_shape(shape: tuple[int, ...], transforms: Sequence[str]) -> tuple[int, ...]:
-    """Return the shape of a tensor after transforms that are not cuts.
+    """Return the shape of a tensor after transforms; cuts beyond its end change nothing.
 
     >>> transformed_shape((4, 10, 6), ("transpose", "even_rows"))
     (4, 3, 10)
@@ -88,6 +88,13 @@ def transformed_shape(shape: tuple[int, ...], transforms: Sequence[str]) -> tupl
             shape = (math.prod(shape),)
         elif name == "transpose" and len(shape) > 1:
             shape = (*shape[:-2], shape[-1], shape[-2])
+        elif match := _RANGE.fullmatch(name):
+            axis = -1 if match[1] == "columns" else -2
+            first, end = int(match[2]), int(match[3])
+            if len(shape) >= -axis and first < end <= shape[axis]:
+                sizes = list(shape)
+                sizes[axis] = end - first
+                shape = tuple(sizes)
         elif (match := _BLOCKS.fullmatch(name)) and len(shape) > 1:
             period, first, end = map(int, match.groups())
             shape = (*shape[:-2], shape[-2] // max(period, 1) * (end - first), shape[-1])
