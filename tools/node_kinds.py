@@ -129,7 +129,9 @@ def cache(kind: Kind) -> list[str]:
         return ["{}"]
     form = "kKeysAndValues" if isinstance(kind.cache, KeysAndValues) else "kState"
     sizes = [size for size, _ in kind.cache.sizes]
-    return [row(Word(f"CacheForm::{form}"), Word(row(*sizes, keep=len(sizes))), kind.window)]
+    written = [] if kind.writes_cache else [Word("true")]
+    sizes_of_all = Word(row(*sizes, keep=len(sizes)))
+    return [row(Word(f"CacheForm::{form}"), sizes_of_all, kind.window, *written)]
 
 
 DEFAULTS = {"", "Element::kFloat32", "Need::kRequired", "kNoLeast", "{}"}

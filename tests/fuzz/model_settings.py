@@ -37,7 +37,10 @@ WORDS = [
     "conv_L_cache", "conv_bias", "block_multiple_of", "block_ffn_dim_multiplier", "conv",
     "linear_attention", "ssm.inner_size", "linear_num_key_heads", "linear_conv_kernel_dim",
     "shortconv.l_cache", "mamba", "time_step_limit", "mamba_n_heads", "mamba_d_head", "auto",
-    "rope.scaling.finetuned", "position_embedding_type", "layers_block_type",
+    "rope.scaling.finetuned", "position_embedding_type", "layers_block_type", "per_layer_config",
+    "attention.key_length_swa", "attention.shared_kv_layers", "num_kv_shared_layers",
+    "proportional", "hidden_size_per_layer_input", "global_head_dim", "attention_k_eq_v",
+    "use_double_wide_mlp",
 ]  # fmt: skip
 GGUF = {
     "embedding_length": 32,
@@ -61,6 +64,14 @@ GGUF = {
     "ssm.group_count": 2,
     "ssm.time_step_rank": 4,
     "ssm.inner_size": 32,
+}
+GGUF_GEMMA4 = {
+    "attention.key_length_swa": 8,
+    "attention.value_length_swa": 8,
+    "rope.dimension_count_swa": 8,
+    "attention.shared_kv_layers": 1,
+    "attention.sliding_window_pattern": [True, True],
+    "embedding_length_per_layer_input": 4,
 }
 HUGGING_FACE = {
     "hidden_size": 32,
@@ -86,6 +97,14 @@ HUGGING_FACE = {
     "mamba_d_state": 8,
     "time_step_limit": [0.0, {"__float__": "Infinity"}],
     "position_embedding_type": "rope",
+}
+GEMMA4 = {
+    "num_kv_shared_layers": 1,
+    "layer_types": ["full_attention", "full_attention"],
+    "per_layer_config": {"1": {"head_dim": 8}},
+    "hidden_size_per_layer_input": 4,
+    "enable_moe_block": True,
+    "top_k_experts": 2,
 }
 GGUF_EXPERTS = {
     "expert_count": 4,
@@ -148,11 +167,13 @@ def _models():
     """Return the settings and the tensors of a model of each family, in both kinds of files."""
     for family in FAMILIES:
         keys = GGUF | (GGUF_EXPERTS if family.may_have_experts else {})
+        keys |= GGUF_GEMMA4 if family.gguf == "gemma4" else {}
         settings = {f"{family.gguf}.{name}": value for name, value in keys.items()}
         yield _model({"general.architecture": family.gguf, **settings})
         activation = "silu" if "Gemma" not in family.name else "gelu_pytorch_tanh"
         own = {**HUGGING_FACE, "hidden_act": activation, "hidden_activation": activation}
         own |= HUGGING_FACE_EXPERTS if family.may_have_experts else {}
+        own |= GEMMA4 if family.gguf == "gemma4" else {}
         own = {family.within: own} if family.within else own
         yield _model({"architectures": [family.hugging_face], **own})
     phi3 = {f"phi3.{name}": value for name, value in GGUF.items()}
@@ -215,6 +236,7 @@ def _model(metadata):
         shapes |= _of_linear_attention(decoder)
     if decoder.state_space is not None:
         shapes |= _of_state_space(decoder)
+    shapes |= _of_gemma4(decoder)
     if decoder.gates_attention:
         shapes["q"] = [2 * q, hidden]
     names = dict(decoder.names)
@@ -230,9 +252,12 @@ def _model(metadata):
     for role, name in names.items():
         if role in of_experts:
             continue
-        everywhere = role in ("embedding", "norm", "head")
+        everywhere = role in EVERYWHERE
         for index, prefix in [(0, "")] if everywhere else enumerate(map(layer.format, range(2))):
-            if role in ("gate", "up", "down", "gate_up") and _has_experts(decoder, index):
+            has_mlp = not _has_experts(decoder, index) or "expert_norm" in names
+            if role in ("gate", "up", "down", "gate_up") and not has_mlp:
+                continue
+            if role.startswith("per_layer_") and not decoder.per_layer_inputs:
                 continue
             has_conv = not everywhere and any(decoder.kept_rows[index : index + 1])
             has_delta = not everywhere and decoder.delta is not None and decoder.delta.layers[index]
@@ -254,8 +279,8 @@ def _model(metadata):
                 continue
             if role.startswith("ssm_") and not has_ssm:
                 continue
-            if role == "sinks":
-                tensors[f"{prefix}{name}"] = {"type": "f32", "shape": [decoder.heads]}
+            if role in WHOLE_NAMES:
+                tensors[f"{prefix}{name}"] = {"type": "f32", "shape": shapes[role]}
                 continue
             tensors[f"{prefix}{name}.weight"] = {"type": "f32", "shape": shapes[role]}
             if role in decoder.biases or (role == "ssm_conv" and space.has_bias):
@@ -266,8 +291,26 @@ def _model(metadata):
     return {"settings": metadata, "tensors": tensors}
 
 
+EVERYWHERE = (
+    "embedding", "norm", "head", "per_layer_embedding", "per_layer_projection", "per_layer_norm",
+)  # fmt: skip
+WHOLE_NAMES = ("sinks", "layer_scale", "router_norm", "expert_scale")
 ATTENTION = ("q", "k", "v", "o", "q_norm", "k_norm")
 CONVOLUTION = ("conv_in", "conv", "conv_out")
+
+
+def _of_gemma4(decoder):
+    """Return the shapes of what layers of Gemma 4 have, of experts those of vectors."""
+    hidden, size = decoder.hidden, decoder.per_layer_inputs
+    return {
+        "sinks": [decoder.heads], "layer_scale": [1], "per_layer_norm": [size],
+        "per_layer_embedding": [decoder.vocabulary, 2 * size],
+        "per_layer_projection": [2 * size, hidden], "per_layer_gate": [size, hidden],
+        "per_layer_back": [hidden, size], "per_layer_post_norm": [hidden],
+        "expert_norm": [hidden], "expert_post_norm": [hidden], "dense_post_norm": [hidden],
+        "router_norm": [hidden],
+        "expert_scale": [decoder.experts.count if decoder.experts is not None else 1],
+    }  # fmt: skip
 
 
 def _of_linear_attention(decoder):

@@ -45,6 +45,8 @@ def _gguf_tokenizers():
     made = {"model": "llama", "tokens": PIECES, "scores": scores, "token_type": kinds, **ids}
     made |= {"add_space_prefix": True}
     yield {prefix + name: value for name, value in made.items()}
+    made |= {"model": "gemma4", "merges": ["h e", "▁ he", "l l"], "add_space_prefix": False}
+    yield {prefix + name: value for name, value in made.items()}
 
 
 def _json_tokenizers():

@@ -72,6 +72,7 @@ struct CacheSlot {
   std::vector<const char*> sizes{};
   // The attribute that says how many positions a token reads, 0 for all; or "".
   const char* window = "";
+  bool is_written_before = false;  // by another node; this one only reads it
 };
 
 struct Relation {
@@ -111,6 +112,7 @@ struct NodeKind {
   bool exchanges() const { return traits & kExchanges; }
   bool is(NodeTraits trait) const { return traits & trait; }
   bool has_cache() const { return cache.form != CacheForm::kNone; }
+  bool writes_cache() const { return has_cache() && !cache.is_written_before; }
 };
 
 // The index of the slot of this name, which must exist.

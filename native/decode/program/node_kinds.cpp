@@ -15,11 +15,14 @@ static_assert(sizeof(GatedGroupNormNode::Attributes) == 2 * sizeof(std::int64_t)
 static_assert(sizeof(GatedNormNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(GatedShortConvNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(GeluMulNode::Attributes) == 1 * sizeof(std::int64_t));
+static_assert(sizeof(GeluMulPartNode::Attributes) == 2 * sizeof(std::int64_t));
+static_assert(sizeof(GroupRmsNormNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(LayerNormNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(QkNormNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(RmsNormNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(RouteNode::Attributes) == 7 * sizeof(std::int64_t));
 static_assert(sizeof(ScaleNode::Attributes) == 1 * sizeof(std::int64_t));
+static_assert(sizeof(SharedAttentionNode::Attributes) == 8 * sizeof(std::int64_t));
 static_assert(sizeof(ShortConvNode::Attributes) == 2 * sizeof(std::int64_t));
 static_assert(sizeof(SoftCapNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(SsmNode::Attributes) == 4 * sizeof(std::int64_t));
@@ -50,9 +53,10 @@ const std::vector<NodeKind>& node_kinds() {
      {{"cos", WeightForm::kTable, Need::kOptional, "", "L", "A"},
       {"sin", WeightForm::kTable, Need::kOptional, "", "L", "A"},
       {"q_norm", WeightForm::kVector, Need::kOptional, "", "D"},
-      {"k_norm", WeightForm::kVector, Need::kOptional, "", "D"},
       {"query_scale", WeightForm::kTable, Need::kOptional, "", "L", "1"},
-      {"sinks", WeightForm::kVector, Need::kOptional, "", "H"}},
+      {"sinks", WeightForm::kVector, Need::kOptional, "", "H"},
+      {"k_norm", WeightForm::kVector, Need::kOptional, "", "D"},
+      {"v_norm", WeightForm::kVector, Need::kOptional, "", "D"}},
      {{"num_heads", AttributeType::kInteger, "H", 1.0},
       {"num_kv_heads", AttributeType::kInteger, "G", 1.0},
       {"head_size", AttributeType::kInteger, "D", 2.0},
@@ -128,6 +132,23 @@ const std::vector<NodeKind>& node_kinds() {
      {{"output", "F"}},
      {},
      {{"approximate", AttributeType::kChoice, "", kNoLeast, {"tanh", "none"}}}},
+    {"gelu_mul_part", kNoTraits,
+     {{"gate", "F"},
+      {"x", "H"}},
+     {{"output", "F"}},
+     {},
+     {{"part", AttributeType::kInteger, "I", 1.0},
+      {"approximate", AttributeType::kChoice, "", kNoLeast, {"tanh", "none"}}},
+     {},
+     {{"H", Relation::kMultipleOf, "F"},
+      {"H", Relation::kAtLeast, "IF"}}},
+    {"group_rms_norm", kNoTraits,
+     {{"x", "H"}},
+     {{"output", "H"}},
+     {{"weight", WeightForm::kVector, Need::kRequired, "", "D"}},
+     {{"eps", AttributeType::kNumber, "", 0.0}},
+     {},
+     {{"H", Relation::kMultipleOf, "D"}}},
     {"layer_norm", kNorm,
      {{"x", "H"}},
      {{"output", "H"}},
@@ -156,7 +177,8 @@ const std::vector<NodeKind>& node_kinds() {
      {{"x", "E"}},
      {{"weights", "K"},
       {"chosen", "K", Element::kInt32, "E"}},
-     {{"bias", WeightForm::kVector, Need::kOptional, "", "E"}},
+     {{"bias", WeightForm::kVector, Need::kOptional, "", "E"},
+      {"expert_scale", WeightForm::kVector, Need::kOptional, "", "E"}},
      {{"top_k", AttributeType::kInteger, "K", 1.0},
       {"scoring", AttributeType::kChoice, "", kNoLeast, {"softmax", "sigmoid", "softmax_of_chosen"}},
       {"normalise", AttributeType::kChoice, "", kNoLeast, {"none", "sum"}},
@@ -179,6 +201,27 @@ const std::vector<NodeKind>& node_kinds() {
     {"select", kSelects,
      {{"x", "H"}},
      {{"output", "H"}}},
+    {"shared_attention", kNoTraits,
+     {{"q", "HD"}},
+     {{"output", "HD"}},
+     {{"cos", WeightForm::kTable, Need::kOptional, "", "L", "A"},
+      {"sin", WeightForm::kTable, Need::kOptional, "", "L", "A"},
+      {"q_norm", WeightForm::kVector, Need::kOptional, "", "D"},
+      {"query_scale", WeightForm::kTable, Need::kOptional, "", "L", "1"},
+      {"sinks", WeightForm::kVector, Need::kOptional, "", "H"}},
+     {{"num_heads", AttributeType::kInteger, "H", 1.0},
+      {"num_kv_heads", AttributeType::kInteger, "G", 1.0},
+      {"head_size", AttributeType::kInteger, "D", 2.0},
+      {"scale", AttributeType::kNumber},
+      {"window", AttributeType::kInteger, "", 0.0},
+      {"soft_cap", AttributeType::kNumber, "", 0.0},
+      {"rotation", AttributeType::kChoice, "", kNoLeast, {"halves", "interleaved"}},
+      {"eps", AttributeType::kNumber, "", 0.0}},
+     {CacheForm::kKeysAndValues, {"G", "D", "D"}, "window", true},
+     {{"H", Relation::kMultipleOf, "G"},
+      {"L", Relation::kAtLeast, "P"},
+      {"2A", Relation::kAtMost, "D"}},
+     {{"cos", "sin"}}},
     {"short_conv", kNoTraits,
      {{"x", "C"}},
      {{"output", "C"}},

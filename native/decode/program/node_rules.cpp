@@ -201,7 +201,7 @@ class Rules {
                ": those of all tokens or the selected ones");
       letters_.match(slot.columns, value.columns, text("columns of ", slot.name));
     }
-    if ((kind_.selects() || kind_.has_cache()) && first().rows != Rows::kTokens)
+    if ((kind_.selects() || kind_.writes_cache()) && first().rows != Rows::kTokens)
       refuse(kind_.inputs[0].name, " must have a row for each token, not selected rows");
   }
 

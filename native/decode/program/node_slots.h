@@ -34,7 +34,7 @@ struct ArgmaxNode {
 struct AttentionNode {
   enum Input : std::size_t { kQkv };
   enum Output : std::size_t { kOutput };
-  enum Weight : std::size_t { kCos, kSin, kQNorm, kKNorm, kQueryScale, kSinks };
+  enum Weight : std::size_t { kCos, kSin, kQNorm, kQueryScale, kSinks, kKNorm, kVNorm };
   enum class Rotation : std::int64_t { kHalves, kInterleaved };
   struct Attributes {
     std::int64_t num_heads;
@@ -121,6 +121,25 @@ struct GeluMulNode {
   };
 };
 
+struct GeluMulPartNode {
+  enum Input : std::size_t { kGate, kX };
+  enum Output : std::size_t { kOutput };
+  enum class Approximate : std::int64_t { kTanh, kNone };
+  struct Attributes {
+    std::int64_t part;
+    Approximate approximate;
+  };
+};
+
+struct GroupRmsNormNode {
+  enum Input : std::size_t { kX };
+  enum Output : std::size_t { kOutput };
+  enum Weight : std::size_t { kWeight };
+  struct Attributes {
+    double eps;
+  };
+};
+
 struct LayerNormNode {
   enum Input : std::size_t { kX };
   enum Output : std::size_t { kOutput };
@@ -157,7 +176,7 @@ struct RmsNormNode {
 struct RouteNode {
   enum Input : std::size_t { kX };
   enum Output : std::size_t { kWeights, kChosen };
-  enum Weight : std::size_t { kBias };
+  enum Weight : std::size_t { kBias, kExpertScale };
   enum class Scoring : std::int64_t { kSoftmax, kSigmoid, kSoftmaxOfChosen };
   enum class Normalise : std::int64_t { kNone, kSum };
   struct Attributes {
@@ -187,6 +206,23 @@ struct ScaleNode {
 struct SelectNode {
   enum Input : std::size_t { kX };
   enum Output : std::size_t { kOutput };
+};
+
+struct SharedAttentionNode {
+  enum Input : std::size_t { kQ };
+  enum Output : std::size_t { kOutput };
+  enum Weight : std::size_t { kCos, kSin, kQNorm, kQueryScale, kSinks };
+  enum class Rotation : std::int64_t { kHalves, kInterleaved };
+  struct Attributes {
+    std::int64_t num_heads;
+    std::int64_t num_kv_heads;
+    std::int64_t head_size;
+    double scale;
+    std::int64_t window;
+    double soft_cap;
+    Rotation rotation;
+    double eps;
+  };
 };
 
 struct ShortConvNode {

@@ -234,9 +234,13 @@ class Reader {
     }
     if (!kind.has_cache()) return;
     node.cache = find(caches_, where, "cache", "cache", fields.string("cache"));
-    for (const Node& other : program_.nodes)
-      if (other.cache == node.cache)
-        throw ValueError(text(where, ": ", other.where(), " has the same cache"));
+    const auto other = std::find_if(program_.nodes.begin(), program_.nodes.end(),
+                                    [&](const Node& each) { return each.cache == node.cache; });
+    if (kind.writes_cache() && other != program_.nodes.end())
+      throw ValueError(text(where, ": ", other->where(), " has the same cache"));
+    if (!kind.writes_cache() && other == program_.nodes.end())
+      throw ValueError(text(where, ": no node before writes the cache '",
+                            program_.caches[node.cache].name, "'"));
   }
 
   void read_output(const Json& json) {

@@ -72,7 +72,7 @@ class Assembly:
             angles = np.arange(self.length)[:, None] * 100.0 ** (-np.arange(pairs) / pairs)
             tables["cos"] = self.tensor(f"{output}.cos", np.cos(angles))
             tables["sin"] = self.tensor(f"{output}.sin", np.sin(angles))
-        for name in ("query_scale", "sinks"):
+        for name in ("query_scale", "sinks", "v_norm"):
             if name in given:
                 tables[name] = given.pop(name)
         dtype, paged = given.pop("dtype", "float32"), given.pop("paged", True)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from random_llama import Llama
-from small_programs import COLUMNS, FEW_TOKENS, GATES, HEADS, QKV, Assembly, assert_right
+from small_programs import COLUMNS, FEW_TOKENS, GATES, HEADS, QKV, SIZE, Assembly, assert_right
 
 import tensor_ops_cuda
 from tensor_ops_decode import KINDS, Tensor
@@ -247,7 +247,14 @@ def sinks(made):
     return ["y"]
 
 
+def values_with_a_norm(made):
+    qkv, ones = made.qkv("qkv"), made.tensor("ones", np.ones(SIZE))
+    made.linear("y", made.attention("a", qkv, v_norm=ones))
+    return ["y"]
+
+
 REFUSED = {
+    values_with_a_norm: "attention without norms of values",
     sinks: "attention without sinks",
     queries_that_are_scaled: "attention without a scale of queries by their positions",
     norm_that_two_products_read: "this kind where only a product reads it",

@@ -21,6 +21,14 @@ FAMILIES = {
     "Gemma": {"head_dim": 12},
     "Gemma2": WINDOW | {"query_pre_attn_scalar": 20},
     "Gemma3Text": WINDOW | {"query_pre_attn_scalar": 20},
+    "Gemma4Text": {
+        **WINDOW,
+        "layer_types": ["sliding_attention", "full_attention", "full_attention"],
+        "global_head_dim": 20,
+        "num_kv_shared_layers": 0,
+        "vocab_size_per_layer_input": 331,
+        "hidden_size_per_layer_input": 10,
+    },
     "SmolLM3": PAD | {"no_rope_layers": [1, 0, 1], "use_sliding_window": True, "sliding_window": 9},
     "Granite": {
         "embedding_multiplier": 2.0,

@@ -21,6 +21,7 @@ ARCHITECTURES = {
     "gemma": "gemma",
     "gemma2": "gemma2",
     "gemma3_text": "gemma3",
+    "gemma4_text": "gemma4",
     "mixtral": "llama",
     "qwen2_moe": "qwen2moe",
     "qwen3_moe": "qwen3moe",
@@ -47,6 +48,9 @@ DRAFT = {
 # Those whose rows of queries and keys llama.cpp's converter permutes.
 INTERLEAVED = ("llama", "mistral3", "smollm3", "granite", "granitehybrid")
 
+# Those whose norms have one added to their weights.
+PLUS_ONE = ("gemma", "gemma2", "gemma3", "qwen35", "qwen35moe", "qwen3next")
+
 
 def write_gguf(model, path, matrices=None, tied="model.embed_tokens.weight"):
     """Write the weights and the settings of a model.
@@ -72,13 +76,14 @@ def write_gguf(model, path, matrices=None, tied="model.embed_tokens.weight"):
             written = _permuted(values, config.num_attention_heads)
         elif name in INTERLEAVED and "k_proj" in key:
             written = _permuted(values, config.num_key_value_heads)
-        elif name.startswith(("gemma", "qwen35", "qwen3next")) and key.endswith("norm.weight"):
+        elif name in PLUS_ONE and key.endswith("norm.weight"):
             written = values + np.float32("linear_attn" not in key)
         if "linear_attn" in key:
             written = _linear_attention(key, written, config)
         if "shared_expert_gate" in key and name != "qwen2moe":
             written = written.reshape(-1)  # as some files have a dimension of 1
-        found = names.get_name(key.replace("dt_bias", "dt_proj.bias"), (".weight", ".bias"))
+        ends_of_names = (".weight", ".bias", ".scale")
+        found = names.get_name(key.replace("dt_bias", "dt_proj.bias"), ends_of_names)
         layer, _, part = key.removeprefix("model.layers.").removesuffix(".weight").partition(".")
         if part in DRAFT:
             found = f"blk.{layer}.nextn.{DRAFT[part]}.weight"
@@ -97,6 +102,9 @@ def _tensors(model, matrices):
         values, kind = matrices.get(key, (tensor.float().numpy(), "f32"))
         if alternate and values.ndim == 3 and key not in matrices:
             values = values.swapaxes(1, 2)
+        if model.config.model_type == "gemma4_text":
+            yield _of_gemma4(key), values, kind
+            continue
         if "experts.gate_up_proj" in key:
             halves = (values[:, ::2], values[:, 1::2]) if alternate else np.split(values, 2, axis=1)
             what = "bias" if key.endswith("bias") else "weight"
@@ -128,8 +136,11 @@ def _write_settings(writer, config, intermediate):
     writer.add_block_count(config.num_hidden_layers)
     if further := getattr(config, "num_layers_of_draft", 0):
         writer.add_nextn_predict_layers(further)
-    writer.add_feed_forward_length(intermediate)
     writer.add_head_count(config.num_attention_heads)
+    if writer.arch == "gemma4":
+        _write_gemma4(writer, config)
+        return
+    writer.add_feed_forward_length(intermediate)
     if writer.arch in ("lfm2", "lfm2moe", "granitehybrid"):
         of_all = config.num_key_value_heads
         writer.add_head_count_kv([of_all * (each[:4] == "full") for each in config.layer_types])
@@ -237,6 +248,49 @@ def _write_phi3(writer, config, rope):
     for which in ("long", "short"):
         factors = np.array(rope[f"{which}_factor"], dtype=np.float32)
         writer.add_tensor(f"rope_factors_{which}.weight", factors)
+
+
+def _of_gemma4(key):
+    """Return the name of a tensor of Gemma 4 with the ending that its GGUF name has."""
+    if key.endswith(("layer_scalar", "gate_up_proj", "down_proj")):
+        return f"{key}.weight"
+    key = key.replace("router.scale", "router.proj.scale")
+    return key.replace("router.per_expert_scale", "experts.down_proj.scale")
+
+
+def _write_gemma4(writer, config):
+    full = [each == "full_attention" for each in config.layer_types]
+    layers = [config.per_layer_config[i] for i in range(len(full))]
+    size, windowed = layers[-1].head_dim, config.per_layer_config["sliding_attention"].head_dim
+    first = len(full) - config.num_kv_shared_layers
+    wide = [i >= first and config.use_double_wide_mlp for i in range(len(full))]
+    lengths = [config.intermediate_size * (1 + each) for each in wide]
+    heads = [each.num_key_value_heads for each in layers]
+    # As the converter does, one number where all layers have it.
+    writer.add_feed_forward_length(lengths if any(wide) else lengths[0])
+    writer.add_head_count_kv(heads if len(set(heads)) > 1 else heads[0])
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(config.rope_parameters["full_attention"]["rope_theta"])
+    writer.add_rope_freq_base_swa(config.rope_parameters["sliding_attention"]["rope_theta"])
+    writer.add_sliding_window(config.sliding_window)
+    writer.add_sliding_window_pattern([not each for each in full])
+    writer.add_shared_kv_layers(config.num_kv_shared_layers)
+    writer.add_embedding_length_per_layer_input(config.hidden_size_per_layer_input)
+    for add in (writer.add_key_length, writer.add_value_length, writer.add_rope_dimension_count):
+        add(size)
+    writer.add_key_length_swa(windowed)
+    writer.add_value_length_swa(windowed)
+    writer.add_rope_dimension_count_swa(windowed)
+    if config.final_logit_softcapping is not None:
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    if config.enable_moe_block:
+        writer.add_expert_count(config.num_experts)
+        writer.add_expert_used_count(config.top_k_experts)
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    part = config.rope_parameters["full_attention"]["partial_rotary_factor"]
+    turning = int(size * part / 2)
+    factors = np.array([1.0] * turning + [1e30] * (size // 2 - turning), dtype=np.float32)
+    writer.add_tensor("rope_freqs.weight", factors)
 
 
 def _by_kind(key, values, kind, config):

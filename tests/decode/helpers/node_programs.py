@@ -113,11 +113,22 @@ def node_program(kind, sample, weight_type="f32", cache_dtype="float32", paged=T
         has_state = isinstance(KINDS[kind].cache, StatePerRequest)
         cache = State(*sample.cache) if has_state else Cache(*sample.cache, cache_dtype, paged)
         attributes["cache"] = builder.cache("cache", cache)
+        if not KINDS[kind].writes_cache:
+            store(builder, tensor, attributes)
     slots = [slot.name for slot in KINDS[kind].outputs] if kind in KINDS else ["output"]
     outputs = dict(zip(slots, ("output", *slots[1:]), strict=True))
     node = Node(kind, "output", inputs, weights, outputs, attributes)
     builder.add_nodes(nodes_of(node, builder.names))
     return builder.program(outputs.values()), tensors
+
+
+def store(builder, tensor, attributes):
+    """Let attention store keys and values for a node that only reads them."""
+    sizes = [attributes[name] for name in ("num_heads", "num_kv_heads", "head_size")]
+    columns = (sizes[0] + 2 * sizes[1]) * sizes[2]
+    table = {"weight": tensor("table.stored", (TOKENS, columns), "f32")}
+    qkv = builder.add("embed", {"tokens": "tokens"}, table, output="stored.qkv")
+    builder.add("attention", {"qkv": qkv}, None, attributes, output="stored")
 
 
 def chosen(builder, scores, count):

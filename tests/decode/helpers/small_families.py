@@ -293,6 +293,7 @@ MODELS |= {
         },
     ),
 }
+WINDOWED_LAST = ["sliding_attention", "full_attention"]
 STATE_SPACE = {
     **PAD,
     "num_hidden_layers": 4,
@@ -323,6 +324,47 @@ MODELS |= {
         },
     ),
 }
+MODELS |= {
+    "Gemma 4": (
+        "Gemma4Text",
+        2,
+        {
+            **PAD,
+            "num_hidden_layers": 6,
+            "layer_types": [*["sliding_attention", "full_attention"] * 2, *WINDOWED_LAST],
+            "head_dim": 12,
+            "global_head_dim": 20,
+            "sliding_window": 7,
+            "final_logit_softcapping": 3.0,
+            "vocab_size_per_layer_input": 331,
+            "hidden_size_per_layer_input": 10,
+            "num_kv_shared_layers": 3,
+            "use_double_wide_mlp": True,
+            "initializer_range": 0.1,
+        },
+    ),
+    "Gemma 4 MoE": (
+        "Gemma4Text",
+        0,
+        {
+            **PAD,
+            "num_hidden_layers": 3,
+            "layer_types": ["sliding_attention", *WINDOWED_LAST],
+            "head_dim": 12,
+            "global_head_dim": 20,
+            "num_global_key_value_heads": 1,
+            "sliding_window": 9,
+            "hidden_size_per_layer_input": 0,
+            "attention_k_eq_v": True,
+            "enable_moe_block": True,
+            "num_experts": 6,
+            "top_k_experts": 3,
+            "moe_intermediate_size": 28,
+            "initializer_range": 0.1,
+        },
+    ),
+}
+OF_GEMMA4 = ("layernorm_1.weight", "layernorm_2.weight", "router.scale", "per_expert_scale")
 # Their GGUF files do not have the window or the factor of experts, or cannot say which layers have
 # experts.
 ONLY_SAFETENSORS = (
@@ -352,10 +394,10 @@ def small_model(name, **changed):
     model = model_class._from_config(config, attn_implementation="eager").eval()
     for key, parameter in model.named_parameters():
         # Which begin as all ones or zeros, or as numbers in a row.
-        if key.endswith(("norm.weight", "bias", "sinks", "mamba.D", "A_log")):
+        if key.endswith(("norm.weight", "bias", "sinks", "mamba.D", "A_log", *OF_GEMMA4)):
             parameter.data.add_(torch.randn_like(parameter), alpha=0.2)
     for key, buffer in model.named_buffers():
-        if key.endswith("bias"):
+        if key.endswith(("bias", "layer_scalar")):
             buffer.add_(torch.randn_like(buffer), alpha=0.2)
     return model
 

@@ -21,7 +21,9 @@ OTHER = {
 # The files' tensors decide on these: another value contradicts them.
 OF_TENSORS = {
     "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-    "num_key_value_heads", "head_dim",
+    "num_key_value_heads", "head_dim", "hidden_size_per_layer_input", "vocab_size_per_layer_input",
+    "attention_k_eq_v", "num_kv_shared_layers", "use_double_wide_mlp", "enable_moe_block",
+    "moe_intermediate_size",
 }  # fmt: skip
 LONG = {"short_factor": [1.0, 1.1, 1.2, 1.3, 1.4, 1.5], "long_factor": [2.0] * 6}
 SLOW = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
@@ -66,7 +68,7 @@ VALUES = {
     "query_pre_attn_scalar": [7],
     "attn_logit_softcapping": [2.0, 0.0, None],
     "final_logit_softcapping": [2.0, 0.0, None],
-    "use_bidirectional_attention": [True, False],
+    "use_bidirectional_attention": [True, False, "vision"],
     "attention_bias": [True],
     "mlp_bias": [True],
     "tie_word_embeddings": [False],
@@ -93,6 +95,8 @@ VALUES = {
     "clip_qkv": [0.1],
     "no_rope_layers": [[0, 0, 0], [1, 0, 0, 1], [0, 1], None],
     "no_rope_layer_interval": [2, 0],
+    "top_k_experts": [2],
+    "global_head_dim": [12],
 }
 # Families that differ most in how they read them; the nightly run tries all.
 SAMPLED = ("Llama", "Phi3", "Gemma3Text")

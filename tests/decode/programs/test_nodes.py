@@ -7,7 +7,7 @@ import pytest
 
 from node_programs import TOKENS, TYPES, fill_step, holds, node_program
 from tensor_ops_decode import reference
-from tensor_ops_decode.kinds.kind import Sample
+from tensor_ops_decode.kinds.kind import KeysAndValues, Sample
 from tensor_ops_decode.nodes import KINDS
 
 SELECTED = [1, 4, TOKENS - 1]
@@ -28,6 +28,7 @@ STORED = [
 ]
 
 
+OF_KEYS = [each for each in SAMPLES if isinstance(each.values[0].cache, KeysAndValues)]
 NORMED, GATED = "rms_norm_linear", "silu_mul_linear_with_residual"
 #: A product with what executors run together with it, as the nodes of version 1 that stand for it.
 TOGETHER = [
@@ -164,7 +165,6 @@ def test_bfloat16_activations_are_for_bf16_weights_only(executor, weight_type, s
 
 @pytest.mark.parametrize("paged", [True, False])
 @pytest.mark.parametrize("cache_dtype", ["float32", "float16", "int8"])
-@pytest.mark.parametrize("sample", KINDS["attention"].samples, ids=lambda sample: sample.name)
-def test_caches(monkeypatch, executor, sample, cache_dtype, paged):
-    kind = KINDS["attention"]
+@pytest.mark.parametrize(("kind", "sample"), OF_KEYS)
+def test_caches(monkeypatch, executor, kind, sample, cache_dtype, paged):
     check(monkeypatch, executor, kind, sample, cache_dtype=cache_dtype, paged=paged)

@@ -10,13 +10,13 @@ import tensor_ops_decode
 from greedy_models import open_kernel
 from small_families import small_model
 from tensor_ops import ConfigError
-from tensor_ops_decode import FileFormatError
+from tensor_ops_decode import Cache, FileFormatError
 from tensor_ops_decode.kernel import prompt_file
 
 PAGE, WORDS, NEW = 4, 331, 6
 OPTIONS = {"max_num_batched_requests": 2, "max_num_batched_tokens": 24, "page_size": PAGE}
 PROMPT = np.random.default_rng(3).integers(0, WORDS, 30).tolist()
-FAMILIES = ("Qwen 3", "Gemma 2", "LFM2", "Qwen 3.5", "Granite 4")
+FAMILIES = ("Qwen 3", "Gemma 2", "LFM2", "Qwen 3.5", "Granite 4", "Gemma 4")
 
 pytestmark = pytest.mark.sampled(3, "folder", "backend", "seed")
 
@@ -201,7 +201,8 @@ def test_pages_and_states_of_wrong_numbers_and_sizes_are_refused(opened, backend
     kernel = opened()
     executable, limits = made[-1], kernel.program.limits
     row = executable.read_pages([0])
-    assert row.shape == (1, PAGE * kernel.explain().reads.cache_per_token)
+    caches = [each for each in kernel.program.caches.values() if isinstance(each, Cache)]
+    assert row.shape == (1, PAGE * sum(each.bytes_per_token for each in caches))
     with pytest.raises(ValueError, match=f"a page must be from 0 to {limits.num_pages - 1}"):
         executable.read_pages([limits.num_pages])
     with pytest.raises(ValueError, match="bytes"):

@@ -218,13 +218,13 @@ def play_in_python(folder, backend, **limits):
         return player.play(TRACE), player.refused
 
 
-@pytest.fixture(params=["attention alone", "LFM2", "Qwen 3.5"])
+@pytest.fixture(params=["attention alone", "LFM2", "Qwen 3.5", "Gemma 4"])
 def traced(request, folder, tmp_path):
-    """A model of any layers, and two with states, which cannot be taken back."""
+    """A model of any layers, two with states that are not taken back, and one of shared caches."""
     if request.param == "attention alone":
         return folder
-    small_model(request.param).save_pretrained(tmp_path / "hybrid")
-    return tmp_path / "hybrid"
+    small_model(request.param).save_pretrained(tmp_path / "small")
+    return tmp_path / "small"
 
 
 def test_a_trace_has_the_same_tokens_on_both(traced, cpp, driver, tmp_path):

@@ -128,7 +128,7 @@ def test_a_token_that_ends_a_turn_is_special_whatever_the_file_says(kind, tmp_pa
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model": "bert"}, "the tokenizer 'bert' is not supported; expected gpt2 or llama"),
+        ({"model": "bert"}, "the tokenizer 'bert' is not supported; expected gpt2, llama or"),
         ({"model": None}, r"'tokenizer\.ggml\.model': it is missing; expected str"),
         (
             {"pre": "viking"},
@@ -219,6 +219,53 @@ def test_sentence_piece_begins_with_bos_and_a_space_unless_the_file_says_otherwi
     )
     assert "".join(names[token] for token in plain.encode("hello")) == "hello"
     assert plain.decode(plain.encode(" hello")) == " hello"
+
+
+GEMMA4 = ["<unk>", "<bos>", "<eos>", "<turn|>", "<|tool_response>", "</s>", "▁", "a", "b", "▁a"]
+GEMMA4 += ["▁ab", "\n", "\n\n", *(f"<0x{byte:02X}>" for byte in range(256))]
+
+
+def gemma4(path, **keys):
+    defaults = {
+        "merges": ["▁ a", "▁a b", "\n \n"],
+        "kinds": [2, 3, 3, 3, 4, *[1] * 8, *[6] * 256],
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "unknown_token_id": 0,
+        "add_bos_token": False,
+    }
+    return write_gguf(path, model="gemma4", pre=None, names=GEMMA4, **(defaults | keys))
+
+
+def test_gemma_4_merges_whole_texts_as_the_file_says(tmp_path):
+    tokenizer = open_tokenizer(gemma4(tmp_path / "a.gguf"))
+    text = "a ab  b\n\n\nxé</s>"
+    tokens = tokenizer.encode(text)
+    cut = ["<bos>", "a", "▁ab", "▁", "▁", "b", "\n\n", "\n", "<0x78>", "<0xC3>", "<0xA9>"]
+    assert [GEMMA4[token] for token in tokens[:11]] == cut
+    assert 5 not in tokens  # it is a token, but no merge makes it of a text
+    assert tokenizer.decode(tokens) == text
+    assert_streams_as_decoded(tokenizer, tokens)
+    assert {GEMMA4[token] for token in tokenizer.end_tokens} == {
+        "<eos>",
+        "<turn|>",
+        "<|tool_response>",
+    }
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"merges": None}, "key 'tokenizer.ggml.merges': it is missing; expected list"),
+        ({"merges": ["a"]}, "key 'tokenizer.ggml.merges': 'a'; expected two tokens"),
+        ({"merges": ["b a"]}, "'b a'; expected tokens of the vocabulary that are one together"),
+        ({"unknown_token_id": 999}, "key 'tokenizer.ggml.unknown_token_id': 999; expected a token"),
+    ],
+)
+def test_a_wrong_tokenizer_of_gemma_4_is_refused(keys, words, tmp_path):
+    with pytest.raises(FileFormatError) as caught:
+        open_tokenizer(gemma4(tmp_path / "a.gguf", **keys))
+    assert words in str(caught.value)
 
 
 def test_a_text_never_becomes_a_control_token(tmp_path):

@@ -129,6 +129,38 @@ def test_byte_level_tokenizers_are_equal_to_transformers(pre, trained, tmp_path)
     assert_equal(open_tokenizer(file), reference(tokenizer), corpus())
 
 
+def test_a_tokenizer_of_gemma_4_is_equal_to_transformers(tmp_path):
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    specials = ["<pad>", "<eos>", "<bos>", "<unk>", "<|turn>", "<turn|>"]
+    bytes_of_all = [f"<0x{byte:02X}>" for byte in range(256)]
+    trainer = trainers.BpeTrainer(
+        vocab_size=2500,
+        special_tokens=[*specials, *bytes_of_all],
+        limit_alphabet=500,
+        show_progress=False,
+        max_token_length=12,
+    )
+    tokenizer.train_from_iterator([text[:80] for text in corpus()], trainer)
+    names, merges = vocabulary(tokenizer)
+    made = transformers.GemmaTokenizer(vocab=numbered(names), merges=merges)
+    made.add_special_tokens({"additional_special_tokens": ["<|turn>", "<turn|>"]})
+    file = write_gguf(
+        tmp_path / "a.gguf",
+        architecture="gemma4",
+        model="gemma4",
+        pre=None,
+        names=[*names, "<mask>"],
+        merges=[" ".join(merge) for merge in merges],
+        kinds=[3] * len(specials) + [6] * 256 + [1] * (len(names) - len(specials) - 256) + [3],
+        unknown_token_id=3,
+        bos_token_id=2,
+        eos_token_id=1,
+        add_space_prefix=False,
+    )
+    assert_equal(open_tokenizer(file), reference(made.backend_tokenizer), corpus())
+
+
 @pytest.fixture(scope="module")
 def pieces():
     """The names and scores of a vocabulary like SentencePiece's, its tokens best first."""

@@ -37,6 +37,14 @@ STATE_SPACE = {
     "mamba_n_heads": 8,
     "mamba_d_state": 10,
 }
+# Layers of Gemma 4, with heads of two sizes.
+LAYERS = {
+    "num_hidden_layers": 4,
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+    "head_dim": 12,
+    "global_head_dim": 20,
+    "sliding_window": 9,
+}
 # The class of a model, and its settings.
 FAMILIES = {
     "Llama": ("Llama", {}),
@@ -81,6 +89,32 @@ FAMILIES = {
                 "full_attention": {"rope_type": "linear", "rope_theta": 5e4, "factor": 8.0},
                 "sliding_attention": {"rope_type": "default", "rope_theta": 1e3},
             },
+        },
+    ),
+    "Gemma 4": (
+        "Gemma4Text",
+        {
+            **LAYERS,
+            "vocab_size_per_layer_input": VOCABULARY,
+            "hidden_size_per_layer_input": 12,
+            "num_kv_shared_layers": 2,
+            "use_double_wide_mlp": True,
+            "final_logit_softcapping": 5.0,
+            "initializer_range": 0.1,
+        },
+    ),
+    "Gemma 4 MoE": (
+        "Gemma4Text",
+        {
+            **LAYERS,
+            "num_global_key_value_heads": 1,
+            "hidden_size_per_layer_input": 0,
+            "attention_k_eq_v": True,
+            "enable_moe_block": True,
+            "num_experts": 4,
+            "top_k_experts": 2,
+            "moe_intermediate_size": 28,
+            "initializer_range": 0.1,
         },
     ),
     "Mixtral": ("Mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2}),

@@ -45,8 +45,8 @@ DECODE_INLINE constexpr std::size_t kept_positions(CacheType type, std::size_t p
 
 constexpr std::size_t kPiecePositions = 512;
 
-// The keys and values of one attention node, or the states of a node, each a page with one head.
-// The memory of all paged caches, and of those that are not, is divided into pieces of
+// The keys and values that one attention node writes, or the states of a node, each a page with one
+// head. The memory of all paged caches, and of those that are not, is divided into pieces of
 // kPiecePositions positions in whole pages, or of one page that has more; the last piece may have
 // fewer. That of states is divided by their numbers, so that those of all nodes lie together.
 // A piece has the pages of every cache, head by head: what few
@@ -128,7 +128,7 @@ struct PreparedKind {
   std::size_t offset;
 };
 
-constexpr std::size_t kMostInputs = 2, kMostWeights = 6;
+constexpr std::size_t kMostInputs = 2, kMostWeights = 7;
 
 struct Share;
 // Writes one row of what a node gives.

@@ -20,7 +20,12 @@ class Ranges {
 
   TENSOR_OPS_INLINE const Sizes& sizes() const { return sizes_; }
   TENSOR_OPS_INLINE std::size_t pairs() const { return pairs_; }
-  TENSOR_OPS_INLINE std::size_t token(std::size_t pair) const { return pair % share_.rows; }
+  // The row of the node's input and output, and the token of the step whose it is.
+  TENSOR_OPS_INLINE std::size_t row(std::size_t pair) const { return pair % share_.rows; }
+  TENSOR_OPS_INLINE std::size_t token(std::size_t pair) const {
+    const std::size_t at = row(pair);
+    return share_.is_selected ? static_cast<std::size_t>(share_.step->selected[at]) : at;
+  }
   TENSOR_OPS_INLINE std::size_t kv_head(std::size_t pair) const { return pair / share_.rows; }
   TENSOR_OPS_INLINE std::size_t position(std::size_t pair) const {
     return static_cast<std::size_t>(share_.step->positions[token(pair)]);
@@ -46,28 +51,28 @@ class Ranges {
     const std::size_t most = fit < each ? fit : each;
     return most < 1 ? 1 : most;
   }
-  // How many of the tokens before `end` are computed together: of one request, at consecutive
-  // positions that are in one block, and which see the same ranges.
+  // How many of the tokens whose rows are before `end` are computed together: of one request, at
+  // consecutive positions that are in one block, and which see the same ranges.
   TENSOR_OPS_INLINE std::size_t together(std::size_t end, std::size_t most) const {
     std::size_t count = 1;
     while (count < most && count < end && are_neighbours(end - count - 1)) ++count;
     return count;
   }
   TENSOR_OPS_INLINE bool has_neighbours() const {
-    for (std::size_t token = 0; token + 1 < share_.rows; ++token)
-      if (are_neighbours(token)) return true;
+    for (std::size_t row = 0; row + 1 < share_.rows; ++row)
+      if (are_neighbours(row)) return true;
     return false;
   }
 
  private:
   static constexpr std::size_t kUnitsOfThread = 4;
 
-  // Whether a token and the next one may be computed together.
-  TENSOR_OPS_INLINE bool are_neighbours(std::size_t token) const {
-    const std::size_t next = token + 1;
-    return share_.step->slots[token] == share_.step->slots[next] &&
-           position(token) + 1 == position(next) && position(next) % kBlock != 0 &&
-           first(token) == first(next);
+  // Whether the token of a row and that of the next one may be computed together.
+  TENSOR_OPS_INLINE bool are_neighbours(std::size_t row) const {
+    const std::size_t next = row + 1;
+    return share_.step->slots[token(row)] == share_.step->slots[token(next)] &&
+           position(row) + 1 == position(next) && position(next) % kBlock != 0 &&
+           first(row) == first(next);
   }
   TENSOR_OPS_INLINE std::size_t first(std::size_t pair) const {
     return sizes_.first_seen(position(pair)) / decode::kAttendedRange;

@@ -81,7 +81,7 @@ struct TogetherLayout {
 struct AttentionScratch {
   Piece<unsigned char>
       assembled[2];            // the blocks of two ranges, where pages cut those of the cache
-  Piece<float> heads;          // the heads of a query; while keys are stored, one key
+  Piece<float> heads;          // the heads of a query; while they are stored, a key and a value
   Piece<float> largest, sums;  // of the results so far; their values are in the output
   Piece<float> partial;
   Piece<float> int8_heads;  // the heads of the query in int16, beside keys in int8
@@ -96,7 +96,7 @@ struct AttentionScratch {
     Pieces own;
     for (auto& blocks : assembled)
       blocks = own.add<unsigned char>(cut_blocks, block_bytes(type, head_size));
-    heads = own.add<float>(group, head_size);
+    heads = own.add<float>(group < 2 ? 2 : group, head_size);
     largest = own.add<float>(group);
     sums = own.add<float>(group);
     partial = own.add<float>(PartialLayout(group, head_size).floats);

@@ -107,6 +107,8 @@ void run_route(const decode::Share& share) {
     const float divisor = is_divided ? sum + static_cast<float>(of.eps) : 1;
     for (std::size_t k = 0; k < count; ++k)
       weights[k] = weights[k] / divisor * static_cast<float>(of.scale);
+    if (const float* const scale = share.parameters[decode::RouteNode::kExpertScale])
+      for (std::size_t k = 0; k < count; ++k) weights[k] *= scale[chosen[k]];
   }
 }
 

@@ -278,6 +278,8 @@ class Lowering {
     if (!node.weights[AttentionNode::kQueryScale].empty())
       refuse(n, "attention without a scale of queries by their positions");
     if (!node.weights[AttentionNode::kSinks].empty()) refuse(n, "attention without sinks");
+    if (!node.weights[AttentionNode::kVNorm].empty())
+      refuse(n, "attention without norms of values");
     if (attributes.soft_cap != 0) refuse(n, "attention without a soft cap");
     if (attributes.head_size % 8 != 0 || attributes.head_size > kMostHeadSize)
       refuse(n, "heads of a multiple of 8 elements, at most ", kMostHeadSize, ", got ",

@@ -156,7 +156,7 @@ class Weight:
 
 @dataclass(frozen=True)
 class KeysAndValues:
-    """The cache of a node that keeps a key and a value of each position of a request.
+    """The cache of a node that reads a key and a value of each position of a request.
 
     Attributes
     ----------
@@ -165,12 +165,16 @@ class KeysAndValues:
     window : str
         The attribute that says how many positions a token reads, up to its own; 0 is all. "" where
         all are read.
+    is_written_before : bool
+        Whether a node before has written the key and the value of the position, and this node only
+        reads them; it may then compute the selected tokens alone.
     """
 
     heads: str
     keys: str
     values: str
     window: str = ""
+    is_written_before: bool = False
 
     @cached_property
     def sizes(self) -> tuple[tuple[str, str], ...]:
@@ -249,6 +253,8 @@ class Call:
     store : callable or None
         Writes the token's key and value, shape ``(heads, head size)``, to the node's cache. Returns
         the keys and values of all tokens up to it, each of shape ``(tokens, heads, head size)``.
+    stored : callable or None
+        Returns the same of a node whose cache another has written.
     cache_dtype : str
     sampling : mapping
         ``temperature``, ``top_k``, ``top_p``, ``min_p`` and ``seed`` of the request, and its
@@ -268,6 +274,7 @@ class Call:
     attributes: Mapping[str, Any]
     position: int = 0
     store: Callable[[Array, Array], tuple[Array, Array]] | None = None
+    stored: Callable[[], tuple[Array, Array]] | None = None
     cache_dtype: str = "float32"
     sampling: Mapping[str, Any] = field(default_factory=dict)
     state: Array | None = None
@@ -354,6 +361,12 @@ class Kind:
             for given in itertools.combinations(slots, count):
                 self._check_sizes(given, is_all=count == len(slots))
         self._check_links()
+
+    @property
+    def writes_cache(self) -> bool:
+        """Whether a node has a cache, or a state, that no other writes."""
+        of_other = isinstance(self.cache, KeysAndValues) and self.cache.is_written_before
+        return self.cache is not None and not of_other
 
     @property
     def window(self) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tensor_ops_decode.models import (
     gemma,
+    gemma4,
     glm,
     gpt_oss,
     granite,
@@ -37,6 +38,7 @@ FAMILIES = (
     *qwen35.FAMILIES,
     *phi3.FAMILIES,
     *gemma.FAMILIES,
+    *gemma4.FAMILIES,
     *granite.FAMILIES,
     *granite4.FAMILIES,
     *olmo.FAMILIES,

@@ -1,17 +1,15 @@
 """The program of a decoder-only transformer, made of what its files say."""
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tensor_ops_decode.models.declared_tensors import DeclaredTensors
 from tensor_ops_decode.models.decoder import Decoder
 from tensor_ops_decode.models.delta_attention import DeltaAttention
 from tensor_ops_decode.models.experts import Experts
 from tensor_ops_decode.models.state_space import StateSpace
-from tensor_ops_decode.program import Cache, Draft, Limits, Program, State, Tensor
-from tensor_ops_decode.program.builder import Builder
+from tensor_ops_decode.program import Cache, Draft, Limits, Program, State
 from tensor_ops_decode.weights import FileFormatError, Weights
-from tensor_ops_decode.weights.transforms import transformed_shape
 
 __all__ = ["has_draft", "program_of"]
 
@@ -41,13 +39,15 @@ def program_of(
     FileFormatError if a tensor is missing or has another shape, or a layer has one that would not
     be used.
     """
-    program = _Assembly(decoder, files, limits, cache_dtype).program(drafts)
+    assembly = _Assembly(decoder, files, limits, cache_dtype)
+    program = assembly.program(drafts)
     start = decoder.names["layer"].partition("{")[0]
     further = range(decoder.layers, decoder.layers + decoder.further_layers)
     of_further = tuple(decoder.names["layer"].format(layer) for layer in further)
     # Some files have what rotations are computed from.
     ignored = ("rotary_emb.", "rot_embd.", *([] if decoder.may_have_biases else [".bias"]))
     used = {tensor.source.get("tensor") for tensor in program.tensors.values()}
+    used |= assembly.passed_over
     for name in files.names:
         is_ignored = name.startswith(of_further) or any(part in name for part in ignored)
         if name.startswith(start) and name not in used and not is_ignored:
@@ -57,13 +57,12 @@ def program_of(
     return program
 
 
-class _Assembly:
+class _Assembly(DeclaredTensors):
     def __init__(
         self, decoder: Decoder, files: Weights, limits: Limits, cache_dtype: str | None
     ) -> None:
-        self.decoder, self.files, self.known = decoder, files, frozenset(files.names)
-        self.cache_dtype, self.matrix_types = cache_dtype, set[str]()
-        self.builder = Builder(limits)
+        super().__init__(decoder, files, limits)
+        self.cache_dtype = cache_dtype
 
     def program(self, drafts: bool) -> Program:
         decoder, builder = self.decoder, self.builder
@@ -79,6 +78,7 @@ class _Assembly:
         if decoder.embedding_scale != 1:
             factor = {"factor": decoder.embedding_scale}
             x = builder.add("scale", {"x": x}, None, factor, output="scaled")
+        per_layer = self.per_layer_inputs() if decoder.per_layer_inputs else ""
         for layer in range(decoder.layers):
             kept = decoder.kept_rows[layer] if decoder.kept_rows else 0
             if decoder.delta is not None and decoder.delta.layers[layer]:
@@ -87,10 +87,16 @@ class _Assembly:
                 x = self.state_space(layer, x, decoder.state_space)
             else:
                 x = self.convolution(layer, x, kept) if kept else self.attention(layer, x)
-            if layer + 1 == decoder.layers and not drafts:
+            if layer == decoder.last_of_all_tokens and not drafts:
                 # The rest looks at no other token, so that tokens without logits end here.
                 x = builder.add("select", {"x": x}, output="selected")
+                if per_layer:
+                    per_layer = builder.add("select", {"x": per_layer}, output="per_layer.selected")
             x = self.mlp(layer, x)
+            if per_layer:
+                x = self.with_per_layer_input(layer, x, per_layer)
+            if "layer_scale" in decoder.names:
+                x = self.layer_scaled(layer, x)
         head = embedding
         if not decoder.is_tied:
             head = self.matrix("head", decoder.vocabulary, decoder.hidden)
@@ -174,16 +180,21 @@ class _Assembly:
 
     def attention(self, layer: int, x: str) -> str:
         decoder, builder, prefix = self.decoder, self.builder, f"layer.{layer}."
-        size, heads, kv_heads = decoder.head_size, decoder.heads, decoder.kv_heads
+        of, heads = decoder.sizes_of(layer), decoder.heads
+        size, kv_heads, is_shared = of.head_size, of.kv_heads, of.cache != layer
         parts = {"q": heads * size, "k": kv_heads * size, "v": kv_heads * size}
         gate = None
         if decoder.gates_attention:
             qkv, gate = self.gated_queries(layer, x, parts)
+        elif is_shared:
+            qkv = self.projected("queries", {"q": parts["q"]}, "attention_norm", x, layer)
+            for role in {"k", "v", "k_norm"} & decoder.names.keys():
+                self.passed_over.add(self.name(role, layer))  # as some files have them all the same
         else:
             qkv = self.projected("qkv", parts, "attention_norm", x, layer)
-        cache = builder.cache(
-            f"{prefix}cache", Cache(kv_heads, size, self.cache_dtype or "float32", True)
-        )
+        cache = f"layer.{of.cache}.cache"
+        if not is_shared:
+            builder.cache(cache, Cache(kv_heads, size, self.cache_dtype or "float32", True))
         rope = decoder.ropes[layer]
         frequencies = rope.of_length(builder.limits.max_seq_length)
         weights = builder.rotary_tables(frequencies, rope.factor) if frequencies else {}
@@ -191,7 +202,7 @@ class _Assembly:
             weights["query_scale"] = builder.query_scale(rope.query_growth, rope.query_length)
         norms = {
             role: self.norm(role, layer, parts[role[0]] if decoder.norms_rows else size)
-            for role in ("q_norm", "k_norm")
+            for role in (("q_norm",) if is_shared else ("q_norm", "k_norm"))
             if role in decoder.names
         }
         if decoder.norms_rows:
@@ -199,11 +210,13 @@ class _Assembly:
             qkv = builder.add("qk_norm", {"qkv": qkv}, norms, eps, output=f"{prefix}qk_norm")
         else:
             weights |= norms
+        if decoder.normalises_values and not is_shared:
+            weights["v_norm"] = self.tensor(self.name("k_norm", layer), (size,), ("ones",))
         if "sinks" in decoder.names:
             weights["sinks"] = self.tensor(self.whole_name("sinks", layer), (heads,))
         attended = builder.add(
-            "attention",
-            {"qkv": qkv},
+            "shared_attention" if is_shared else "attention",
+            {"q" if is_shared else "qkv": qkv},
             weights,
             {
                 "num_heads": heads,
@@ -348,36 +361,34 @@ class _Assembly:
         projection = self.linear("ssm_out", {"ssm_out": hidden}, layer, inner)
         return self.added(y, projection, x, layer, "attention_post_norm", "attended")
 
-    def vector(self, role: str, layer: int, length: int) -> str:
-        """Return a vector whose name is whole."""
-        transforms = self.decoder.transforms.get(role, ())
-        return self.tensor(self.whole_name(role, layer), (length,), transforms)
-
-    def row_blocks(self, role: str, layer: int, count: int, sizes: Sequence[int]) -> list[str]:
-        """Split a matrix whose rows repeat blocks of these sizes; return the part of each size."""
-        ends, found = list(itertools.accumulate(sizes)), []
-        for end, size in zip(ends, sizes, strict=True):
-            transform = f"row_blocks:{ends[-1]}:{end - size}:{end}"
-            shape = (count * size, self.decoder.hidden)
-            found.append(self.typed(self.tensor(self.name(role, layer), shape, (transform,))))
-        return found
-
     def mlp(self, layer: int, x: str) -> str:
         decoder = self.decoder
         if decoder.experts is not None and decoder.experts.layers[layer]:
             return self.mixture(layer, x, decoder.experts)
-        parts = {"gate": decoder.intermediate, "up": decoder.intermediate}
+        hidden, down = self.dense(layer, x)
+        return self.added(hidden, down, x, layer, "mlp_post_norm", "output")
+
+    def dense(self, layer: int, x: str) -> tuple[str, dict[str, list[str]]]:
+        """Add an MLP up to its last product; return what that multiplies, and its weights."""
+        columns = self.decoder.sizes_of(layer).intermediate
+        parts = {"gate": columns, "up": columns}
         gate_up = self.projected("gate_up", parts, "mlp_norm", x, layer)
         hidden = self.gated(gate_up, f"layer.{layer}.hidden")
-        down = self.linear("down", {"down": decoder.hidden}, layer, decoder.intermediate)
-        return self.added(hidden, down, x, layer, "mlp_post_norm", "output")
+        return hidden, self.linear("down", {"down": self.decoder.hidden}, layer, columns)
 
     def mixture(self, layer: int, x: str, experts: Experts) -> str:
         """Add the MLPs of the experts that are chosen for a token, and of one that always is."""
         add, hidden, prefix = self.builder.add, self.decoder.hidden, f"layer.{layer}."
-        normed = self.normalised("mlp_norm", x, layer, f"{prefix}mlp_norm")
+        has_both = "expert_norm" in self.decoder.names
+        norm = "expert_norm" if has_both else "mlp_norm"
+        normed = seen = self.normalised(norm, x, layer, f"{prefix}{norm}")
+        if "router_norm" in self.decoder.names:
+            scale, eps = self.vector("router_norm", layer, hidden), {"eps": self.decoder.eps}
+            seen = add("rms_norm", {"x": x}, {"weight": scale}, eps, output=f"{prefix}router.norm")
+            factor = {"factor": experts.router_scale}
+            seen = add("scale", {"x": seen}, None, factor, output=f"{prefix}router.scaled")
         rows = {"expert_gate": experts.intermediate, "expert_up": experts.intermediate}
-        weights, chosen = self.routed("router", normed, layer, experts.routing, experts.count)
+        weights, chosen = self.routed("router", seen, layer, experts.routing, experts.count)
         of = {"num_experts": experts.count, "input_parts": 1, "output_parts": 2}
         stacks = self.stacks("expert_gate_up", rows, layer, hidden)
         inputs = {"x": normed, "chosen": chosen}
@@ -392,6 +403,12 @@ class _Assembly:
         if experts.shared:
             shared = self.shared_expert(layer, normed, experts.shared)
             y = add("add", {"a": y, "b": shared}, output=f"{prefix}mixture")
+        if has_both:
+            y = self.normalised("expert_post_norm", y, layer, f"{prefix}expert_post_norm")
+            inner, down = self.dense(layer, x)
+            dense = add("linear", {"x": inner}, down, output=f"{prefix}dense")
+            dense = self.normalised("dense_post_norm", dense, layer, f"{prefix}dense_post_norm")
+            y = add("add", {"a": dense, "b": y}, output=f"{prefix}mixture")
         return self.summed(y, x, layer, "mlp_post_norm", "output")
 
     def routed(
@@ -401,11 +418,14 @@ class _Assembly:
         name = f"layer.{layer}.{role}"
         product = self.linear(role, {role: count}, layer)
         logits = self.builder.add("linear", {"x": x}, product, output=f"{name}.logits")
-        bias = {}
-        if f"{role}_bias" in self.decoder.names:
-            bias = {"bias": self.tensor(self.whole_name(f"{role}_bias", layer), (count,))}
+        roles = {"bias": f"{role}_bias", "expert_scale": "expert_scale"}
+        vectors = {
+            slot: self.tensor(self.whole_name(each, layer), (count,))
+            for slot, each in roles.items()
+            if each in self.decoder.names and (slot == "bias" or role == "router")
+        }
         outputs = {"weights": f"{name}.weights", "chosen": f"{name}.chosen"}
-        self.builder.add("route", {"x": logits}, bias, of, output=outputs)
+        self.builder.add("route", {"x": logits}, vectors, of, output=outputs)
         return outputs["weights"], outputs["chosen"]
 
     def shared_expert(self, layer: int, x: str, columns: int) -> str:
@@ -422,6 +442,46 @@ class _Assembly:
         of = Experts(1, 1, columns, (), "sigmoid", is_normalised=False).routing
         weights, _ = self.routed("shared_router", x, layer, of, 1)
         return self.builder.add("combine", {"weights": weights, "x": y}, output=prefix)
+
+    def per_layer_inputs(self) -> str:
+        """Add what each layer has of a token beside the layer before: an embedding of its own."""
+        decoder, add, eps = self.decoder, self.builder.add, {"eps": self.decoder.eps}
+        size, columns = decoder.per_layer_inputs, decoder.layers * decoder.per_layer_inputs
+        name = self.name("per_layer_embedding", None)
+        # This table may have more rows or fewer than the other.
+        words = self.files.header(name).shape[0] if name in self.known else decoder.vocabulary
+        table = {"weight": self.typed(self.tensor(name, (words, columns)))}
+        of_token = add("embed", {"tokens": "tokens"}, table, output="per_layer.embedding")
+        factor = {"factor": size**0.5}
+        of_token = add("scale", {"x": of_token}, None, factor, output="per_layer.scaled")
+        # The factor of this product is the inverse of that of the embedding.
+        product = {"weight": [self.matrix("per_layer_projection", columns, decoder.hidden)]}
+        y = add("linear", {"x": "embedding"}, product, output="per_layer.projection")
+        norm = {"weight": self.norm("per_layer_norm", length=size)}
+        y = add("group_rms_norm", {"x": y}, norm, eps, output="per_layer.norm")
+        y = add("add", {"a": y, "b": of_token}, output="per_layer.sum")
+        return add("scale", {"x": y}, None, {"factor": 0.5**0.5}, output="per_layer")
+
+    def with_per_layer_input(self, layer: int, x: str, inputs: str) -> str:
+        """Add what a layer computes with its part of these inputs."""
+        decoder, add, prefix = self.decoder, self.builder.add, f"layer.{layer}.per_layer"
+        size = decoder.per_layer_inputs
+        product = self.linear("per_layer_gate", {"per_layer_gate": size}, layer)
+        gate = add("linear", {"x": x}, product, output=f"{prefix}.gate")
+        part = {"part": layer + 1, **decoder.activation_settings}
+        y = add("gelu_mul_part", {"gate": gate, "x": inputs}, None, part, output=f"{prefix}.gated")
+        back = self.linear("per_layer_back", {"per_layer_back": decoder.hidden}, layer, size)
+        return self.added(y, back, x, layer, "per_layer_post_norm", "per_layer")
+
+    def layer_scaled(self, layer: int, x: str) -> str:
+        """Multiply what a layer gives by a number that the file has for it."""
+        name = self.whole_name("layer_scale", layer)
+        self.passed_over.add(name)
+        factor = self.number(name)
+        if factor == 1:
+            return x
+        output = f"layer.{layer}.scaled"
+        return self.builder.add("scale", {"x": x}, None, {"factor": factor}, output=output)
 
     def gated(self, x: str, output: str) -> str:
         decoder = self.decoder
@@ -455,99 +515,3 @@ class _Assembly:
 
     def normalised(self, role: str, x: str, layer: int | None, output: str) -> str:
         return self.normalised_by(self.norm(role, layer), x, output)
-
-    def linear(
-        self, fused: str, rows: Mapping[str, int], layer: int, columns: int | None = None
-    ) -> dict[str, list[str]]:
-        """Return the slots ``weight`` and, if there are any, ``bias`` for some matrices of a layer.
-
-        Each role has so many rows; the file may have them as one matrix, `fused`.
-        """
-        decoder, columns = self.decoder, columns or self.decoder.hidden
-        if fused in decoder.names:
-            rows = {fused: sum(rows.values())}
-        slots = {"weight": [self.matrix(role, n, columns, layer) for role, n in rows.items()]}
-        biases = {role: self.name(role, layer, "bias") for role in rows}
-        found = {role for role in rows if decoder.may_have_biases and biases[role] in self.known}
-        if not found.union(decoder.biases).isdisjoint(rows):
-            # A missing one is an error then.
-            slots["bias"] = [self.tensor(biases[role], (rows[role],)) for role in rows]
-        return slots
-
-    def stacks(
-        self, fused: str, rows: Mapping[str, int], layer: int, columns: int
-    ) -> dict[str, list[str]]:
-        """Return the slots ``weight`` and ``bias`` for the matrices of all experts.
-
-        The file may have them as one stack, `fused`, as stacks, or each by itself.
-        """
-        decoder, experts = self.decoder, self.decoder.experts
-        assert experts is not None
-        count, transforms = experts.count, decoder.transforms
-        if fused in decoder.names and self.stack_name(fused, layer) in self.known:
-            rows = {fused: sum(rows.values())}
-        slots: dict[str, list[str]] = {"weight": []}
-        for role, n in rows.items():
-            if "{}" in decoder.names[role]:
-                each = (self.name(role, layer).format(expert) for expert in range(count))
-                found = [self.tensor(name, (n, columns)) for name in each]
-            else:
-                shape = (count, n, columns)
-                name = self.stack_name(role, layer)
-                found = [self.tensor(name, shape, transforms.get(role, ()))]
-            slots["weight"] += map(self.typed, found)
-            bias = f"{role}_bias"
-            if bias in decoder.names:
-                name = self.whole_name(bias, layer)
-                made = self.tensor(name, (count, n), transforms.get(bias, ()))
-                slots.setdefault("bias", []).append(made)
-        return slots
-
-    def matrix(self, role: str, rows: int, columns: int, layer: int | None = None) -> str:
-        return self.typed(self.tensor(self.name(role, layer), (rows, columns)))
-
-    def typed(self, name: str) -> str:
-        """Note the type of a matrix."""
-        self.matrix_types.add(self.builder.type_of(name))
-        return name
-
-    def norm(self, role: str, layer: int | None = None, length: int | None = None) -> str:
-        shape = (length or self.decoder.hidden,)
-        return self.tensor(self.name(role, layer), shape, self.decoder.norm_transform)
-
-    def name(self, role: str, layer: int | None, part: str = "weight") -> str:
-        prefix = "" if layer is None else self.prefix(layer)
-        return f"{prefix}{self.decoder.names[role]}.{part}"
-
-    def prefix(self, layer: int) -> str:
-        """Return what the names of a layer's tensors begin with."""
-        names, further = self.decoder.names, layer - self.decoder.layers
-        if further >= 0 and "draft_layer" in names:
-            return names["draft_layer"].format(further)
-        return names["layer"].format(layer)
-
-    def stack_name(self, role: str, layer: int) -> str:
-        """Return the name of a stack: the weight of a module, or in memory a name of its own."""
-        name = self.whole_name(role, layer)
-        is_alone = name in self.known or role in self.decoder.transforms
-        return name if is_alone else f"{name}.weight"
-
-    def whole_name(self, role: str, layer: int) -> str:
-        return f"{self.prefix(layer)}{self.decoder.names[role]}"
-
-    def tensor(self, name: str, shape: tuple[int, ...], transform: tuple[str, ...] = ()) -> str:
-        if name not in self.known:
-            raise FileFormatError(f"{self.files.path}: tensor {name!r}, shape {shape}, is missing")
-        found = self.files.header(name)
-        if shape == (1, *found.shape):  # some files leave out a dimension of 1
-            transform = ("row", *transform)
-        made = transformed_shape(found.shape, transform)
-        if made != shape:
-            words = f"{made} by {', '.join(transform)}" if made != found.shape else f"{made}"
-            raise FileFormatError(
-                f"{found.file}: tensor {name!r} has shape {words}, expected {shape}"
-            )
-        kind = "f32" if {"plus_one", "neg_exp"}.intersection(transform) else found.type
-        source = {"file": found.file, "tensor": name, "transform": list(transform)}
-        unique = f"{name}, {transform[-1]}" if made != found.shape else name
-        return self.builder.tensor(unique, Tensor(kind, shape, source))

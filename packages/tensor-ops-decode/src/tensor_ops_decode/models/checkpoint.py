@@ -142,10 +142,13 @@ def layer_windows(settings: ModelSettings, is_windowed: Callable[[int], bool]) -
     return tuple(window if each else 0 for each in windowed)
 
 
-def layer_ropes(settings: ModelSettings, windows: Sequence[int]) -> tuple[Rope, ...]:
+def layer_ropes(
+    settings: ModelSettings, windows: Sequence[int], sizes: Sequence[int] = ()
+) -> tuple[Rope, ...]:
     """Return the rotation of each layer, where those with a window have one of their own.
 
     The setting ``rope_local_base_freq`` is the base of theirs where config.json gives them none.
+    `sizes` are those of the layers' heads, where they differ.
     """
     # Before version 5, transformers kept the two rotations in settings of other names.
     ropes, old = settings.section("rope_parameters"), settings.section("rope_scaling")
@@ -157,16 +160,20 @@ def layer_ropes(settings: ModelSettings, windows: Sequence[int]) -> tuple[Rope, 
     }
     # transformers reads it beside the objects of the two, and not in them.
     truncate = {"truncate": ropes.values.get("truncate", True)}
-    has_window, size = tuple(map(bool, windows)), _head_size(settings)
+    kinds = list(
+        zip(map(bool, windows), sizes or [_head_size(settings)] * len(windows), strict=True)
+    )
     # A setting that no layer uses may be anything.
     made = {
-        kind: hugging_face_rope(
-            settings, ModelSettings(settings.where, {**rope, **truncate}), size, base=base
+        (kind, size): hugging_face_rope(
+            settings,
+            ModelSettings(settings.where, {**described[kind][0], **truncate}),
+            size,
+            base=described[kind][1],
         )
-        for kind, (rope, base) in described.items()
-        if kind in has_window
+        for kind, size in dict.fromkeys(kinds)
     }
-    return tuple(made[kind] for kind in has_window)
+    return tuple(made[kind] for kind in kinds)
 
 
 def _head_size(settings: ModelSettings) -> int:

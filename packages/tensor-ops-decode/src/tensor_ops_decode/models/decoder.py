@@ -6,6 +6,7 @@ from typing import Any
 
 from tensor_ops_decode.models.delta_attention import DeltaAttention
 from tensor_ops_decode.models.experts import Experts
+from tensor_ops_decode.models.layer_sizes import LayerSizes
 from tensor_ops_decode.models.rope import Rope
 from tensor_ops_decode.models.settings import ModelSettings
 from tensor_ops_decode.models.state_space import StateSpace
@@ -133,6 +134,14 @@ class Decoder:
         ``draft_embedding_norm`` and ``draft_hidden_norm``, and there may be ``draft_norm``,
         ``draft_embedding`` and ``draft_head`` where files have one. They stand in the layer, or
         begin with ``draft``; those of the layer itself begin with ``draft_layer`` then.
+    layer_sizes : tuple of LayerSizes
+        Of each layer; empty where all have the sizes of the model.
+    normalises_values : bool
+        Whether each head of values is scaled to a root mean square of one.
+    per_layer_inputs : int
+        The columns of a second embedding that each layer has, 0 for none. Its names begin with
+        ``per_layer_``. A number by which a layer is multiplied in the end has the whole name
+        ``layer_scale``.
     """
 
     names: Mapping[str, str]
@@ -168,6 +177,20 @@ class Decoder:
     norms_rows: bool = False
     residual_scale: float = 1.0
     logit_scale: float = 1.0
+    layer_sizes: tuple[LayerSizes, ...] = ()
+    normalises_values: bool = False
+    per_layer_inputs: int = 0
+
+    def sizes_of(self, layer: int) -> LayerSizes:
+        """Return the sizes of a layer."""
+        if self.layer_sizes:
+            return self.layer_sizes[layer]
+        return LayerSizes(self.head_size, self.kv_heads, self.intermediate, layer)
+
+    @property
+    def last_of_all_tokens(self) -> int:
+        """The last layer that keeps something of each token, which its attention computes."""
+        return max(i for i in range(self.layers) if self.sizes_of(i).cache == i)
 
     @property
     def has_states(self) -> bool:

@@ -68,6 +68,11 @@ class Experts:
     shared : int
         The inner columns of an expert that computes for every token; 0 for none. It has a gate of
         its own where the names of the model have a ``shared_router``.
+    router_scale : float
+        The factor of what the router's own norm gives, which it has where the names of the model
+        have a ``router_norm``. Each expert has a scale where they have ``expert_scale``. Where they
+        have ``expert_norm``, the MLP that every layer has computes beside the experts, and there
+        are norms behind both: ``dense_post_norm`` and ``expert_post_norm``.
     """
 
     count: int
@@ -81,6 +86,7 @@ class Experts:
     groups: int = 1
     used_groups: int = 1
     shared: int = 0
+    router_scale: float = 1.0
 
     @property
     def routing(self) -> dict[str, Any]:
@@ -115,17 +121,18 @@ def gguf_experts(settings: ModelSettings, intermediate: int, **given: Any) -> Ex
 def hugging_face_experts(settings: ModelSettings, *counts: str, **given: Any) -> Experts:
     """Return the experts that config.json describes.
 
-    The family gives the names that their number may have, the one that it is saved under first, and
-    the fields of `Experts` that it knows better.
+    The family gives the names that their number may have, the one that it is saved under first,
+    that of how many are chosen as `top_k`, and the fields of `Experts` that it knows better.
     """
     stated = {name: settings.size(name) for name in counts if name in settings.values}
     if len(set(stated.values())) > 1:
         words = " and ".join(f"{name} is {value}" for name, value in stated.items())
         raise FileFormatError(f"{settings.where}: {words}; expected one number of experts")
     count = settings.size(next(iter(stated), counts[0]))
+    top_k = given.pop("top_k", "num_experts_per_tok")
     fields: dict[str, Any] = {
         "count": count,
-        "chosen": _chosen(settings, "num_experts_per_tok", count),
+        "chosen": _chosen(settings, top_k, count),
         "layers": (True,) * settings.size("num_hidden_layers"),
     }
     if "intermediate" not in given:

@@ -109,6 +109,8 @@ def hugging_face_rope(
     models of the family may rotate a part of each head.
     """
     kind = rope.values.get("rope_type", rope.values.get("type", "default"))
+    if kind == "proportional":
+        return _proportional(rope, head_size)
     part = 1.0
     # transformers reads it for these kinds in every family, and then fails where heads are whole.
     if in_part or kind != "default":
@@ -167,6 +169,18 @@ def _check_pairs(
 def _frequencies(base: float, size: int) -> Array:
     """Return one for each pair; of an odd size the last pair has an element more."""
     return base ** (-np.arange(0, size, 2) / max(size, 1))
+
+
+def _proportional(rope: ModelSettings, head_size: int) -> Rope:
+    """Return frequencies of whole heads, of which only the first pairs rotate."""
+    _check_pairs(rope, _HEAD_SIZE, head_size, head_size, may_be_odd=False)
+    name = "partial_rotary_factor"
+    part = rope.number(name, 1.0)
+    if part > 1:
+        raise FileFormatError(f"{rope.where}: {name} must be at most 1, got {part}")
+    frequencies = _frequencies(rope.number("rope_theta"), head_size) / rope.number("factor", 1.0)
+    frequencies[int(part * head_size // 2) :] = 0
+    return Rope(tuple(frequencies.tolist()))
 
 
 def _llama3(settings: ModelSettings, rope: ModelSettings, frequencies: Array) -> Array:

@@ -18,7 +18,7 @@ from tensor_ops_decode.kinds.kind import (
 )
 from tensor_ops_decode.kinds.rounding import UNIT, of_magnitude
 
-__all__ = ["KIND"]
+__all__ = ["KIND", "bound_with", "computed_with", "heads_of"]
 
 _MOST_NEIGHBOURS = 8
 _TO_INT16 = 0.5 / 32767
@@ -26,19 +26,30 @@ _TO_INT16 = 0.5 / 32767
 
 def compute(call: Call) -> Array:
     query, key, value = _heads(call)
-    keys, values = _stored(call, key, value)
-    p, values = _probabilities(call, query, keys), _per_query_head(call, values)
-    return np.einsum("hn,nhd->hd", p, values).reshape(-1)
+    return computed_with(call, query, _stored(call, key, value))
 
 
 def bound(call: Call, output: Array, activations: str) -> Array:
     query, key, value = _heads(call)
-    keys, values = _stored(call, key, value)
+    return bound_with(call, query, _stored(call, key, value))
+
+
+def computed_with(call: Call, query: Array, stored: tuple[Array, Array]) -> Array:
+    """Return what a query that is prepared attends to, of the keys and values of all tokens."""
+    keys, values = _in_window(call, stored)
+    p, values = _probabilities(call, query, keys), _per_query_head(call, values)
+    return np.einsum("hn,nhd->hd", p, values).reshape(-1)
+
+
+def bound_with(call: Call, query: Array, stored: tuple[Array, Array]) -> Array:
+    """Return the bound of the same."""
+    keys, values = _in_window(call, stored)
     n, heads = len(keys), len(query)
     size = query.shape[1]
     # A score is a sum of products of rotated numbers, each off by some roundings; the key may also
     # round to the neighbour in a float16 cache, as the scale may in one of int8.
     to_cache = 0.0 if call.cache_dtype == "float32" else 2.0**-10
+    of_values = to_cache + 6 * UNIT * ("v_norm" in call.weights)
     magnitude = np.einsum("hd,nhd->hn", np.abs(query), np.abs(_per_query_head(call, keys)))
     scores = np.abs(call.attributes["scale"]) * magnitude
     score_error = scores * ((4 * size**0.5 + 26) * UNIT + to_cache)
@@ -47,17 +58,17 @@ def bound(call: Call, output: Array, activations: str) -> Array:
     if call.cache_dtype == "int8":
         # Few integers round to the neighbour: where another scale makes some of one group do so.
         # And an executor may round the query, in groups, and the weights of positions to int16.
-        of_keys, of_values = (_per_query_head(call, element_step(each)) for each in (keys, values))
+        of_keys, steps = (_per_query_head(call, element_step(each)) for each in (keys, values))
         largest = np.einsum("hd,nhd->nhd", np.abs(query), of_keys).max(axis=2).T
         largest = _MOST_NEIGHBOURS * largest + _TO_INT16 * np.einsum(
             "hd,nhd->hn", 127 * element_step(query), np.abs(_per_query_head(call, keys))
         )
         score_error += np.abs(call.attributes["scale"]) * largest
-        step = np.einsum("hn,nhd->nhd", p, of_values).max(axis=0)
-        step += _TO_INT16 * 127 * of_values.sum(axis=0)
+        step = np.einsum("hn,nhd->nhd", p, steps).max(axis=0)
+        step += _TO_INT16 * 127 * steps.sum(axis=0)
     score_error = score_error.max(axis=1, keepdims=True)
     weighted = np.einsum("hn,nhd->hd", p, np.abs(_per_query_head(call, values)))
-    relative = 2 * score_error + (4 * n**0.5 + 16) * UNIT + to_cache
+    relative = 2 * score_error + (4 * n**0.5 + 16) * UNIT + of_values
     return of_magnitude(weighted * (1 + relative), 2).reshape(-1) + (
         weighted * np.broadcast_to(relative, (heads, size)) + step
     ).reshape(-1)
@@ -70,26 +81,34 @@ def _sizes(attributes) -> tuple[int, int, int]:  # type: ignore[no-untyped-def]
 def _heads(call: Call) -> tuple[Array, Array, Array]:
     """Return query, key and value of this token: rows are heads.
 
-    Query and key are normalised and rotated, and the query is scaled.
+    Each is normalised, query and key are rotated, and the query is scaled.
     """
     heads, kv_heads, size = _sizes(call.attributes)
-    parts = np.split(call.inputs["qkv"].reshape(-1, size), (heads, heads + kv_heads))
-    query, key = (
-        _rotated(call, _normalised(call, part, name))
-        for part, name in zip(parts, ("q_norm", "k_norm"), strict=False)
-    )
+    q, k, v = np.split(call.inputs["qkv"].reshape(-1, size), (heads, heads + kv_heads))
+    key = _rotated(call, _normalised(call, k, "k_norm"))
+    return heads_of(call, q), key, _normalised(call, v, "v_norm")
+
+
+def heads_of(call: Call, query: Array) -> Array:
+    """Return the heads of a query, normalised, rotated and scaled."""
+    query = _rotated(call, _normalised(call, query, "q_norm"))
     if "query_scale" in call.weights:
         query = query * call.weights["query_scale"][call.position]
-    return query, key, parts[2]
+    return query
 
 
 def _stored(call: Call, key: Array, value: Array) -> tuple[Array, Array]:
-    """Store a token's key and value, and return those of all tokens; 0 before the window.
+    """Store a token's key and value, and return those of all tokens."""
+    assert call.store is not None
+    return call.store(key, value)
+
+
+def _in_window(call: Call, stored: tuple[Array, Array]) -> tuple[Array, Array]:
+    """Return keys and values, 0 before the window.
 
     What the cache has there may be of another request, and NaN.
     """
-    assert call.store is not None
-    keys, values = call.store(key, value)
+    keys, values = stored
     if window := call.attributes["window"]:
         hidden = max(0, len(keys) - window)
         keys[:hidden] = values[:hidden] = 0
@@ -144,6 +163,8 @@ def _sample(name: str, heads: int, kv_heads: int, size: int, **given: object) ->
         weights = {"cos": [(64, rotated // 2)], "sin": [(64, rotated // 2)]}
     if given.pop("norms", False):
         weights |= {"q_norm": [(size,)], "k_norm": [(size,)]}
+    if given.pop("value_norm", False):
+        weights["v_norm"] = [(size,)]
     if given.pop("scales", False):
         weights["query_scale"] = [(64, 1)]
     if given.pop("sinks", False):
@@ -173,9 +194,11 @@ KIND = Kind(
         Weight("cos", "table", "L", "A", optional=True),
         Weight("sin", "table", "L", "A", optional=True),
         Weight("q_norm", "vector", "D", optional=True),
-        Weight("k_norm", "vector", "D", optional=True),
         Weight("query_scale", "table", "L", "1", optional=True),
         Weight("sinks", "vector", "H", optional=True),
+        # shared_attention has those before.
+        Weight("k_norm", "vector", "D", optional=True),
+        Weight("v_norm", "vector", "D", optional=True),
     ),
     attributes=(
         Attribute("num_heads", int, least=1, letter="H"),
@@ -201,11 +224,14 @@ KIND = Kind(
         _sample("part of a head rotated", 4, 2, 80, rotated=32),
         _sample("not rotated", 2, 2, 16, rotated=0, scale=0.3),
         _sample("norms of queries and keys", 4, 2, 128, norms=True),
+        _sample("norms of values too", 6, 2, 24, norms=True, value_norm=True, window=6),
+        _sample("values of one head normalised", 1, 1, 20, value_norm=True, rotated=0),
         _sample("queries scaled by position", 6, 2, 32, scales=True),
         _sample("scaled and not rotated", 2, 1, 16, rotated=0, scales=True),
         _sample("window", 4, 2, 32, window=5),
         _sample("sinks", 6, 2, 32, sinks=True, window=4),
         _sample("soft cap", 4, 4, 32, soft_cap=2.0, scale=1.0),
         _sample("odd head size", 3, 1, 6),
+        _sample("large heads", 4, 2, 512, norms=True, value_norm=True, scale=0.1),
     ),
 )

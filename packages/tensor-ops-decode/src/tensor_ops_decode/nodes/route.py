@@ -33,7 +33,10 @@ def compute(call: Call) -> tuple[Array, Array]:
         weights = OPS["softmax"].numpy(weights)
     if of["normalise"] == "sum":
         weights = weights / (weights.sum() + weights.dtype.type(of["eps"]))
-    return weights * weights.dtype.type(of["scale"]), chosen
+    weights = weights * weights.dtype.type(of["scale"])
+    if "expert_scale" in call.weights:
+        weights = weights * call.weights["expert_scale"][chosen]
+    return weights, chosen
 
 
 def _scores(logits: Array, scoring: str) -> Array:
@@ -68,7 +71,7 @@ def bound(call: Call, output: tuple[Array, Array], activations: str) -> tuple[Ar
     return of_magnitude(np.abs(weights), 16), exact(call, chosen, activations)
 
 
-def _sample(name: str, experts: int, top_k: int, *, bias: bool = False, **given: object) -> Sample:
+def _sample(name: str, experts: int, top_k: int, *vectors: str, **given: object) -> Sample:
     attributes = {
         "top_k": top_k,
         "scoring": "softmax",
@@ -78,7 +81,8 @@ def _sample(name: str, experts: int, top_k: int, *, bias: bool = False, **given:
         "groups": 1,
         "used_groups": 1,
     }
-    return Sample(name, {"x": experts}, {"bias": [(experts,)]} if bias else {}, attributes | given)
+    weights = {each: [(experts,)] for each in vectors}
+    return Sample(name, {"x": experts}, weights, attributes | given)
 
 
 KIND = Kind(
@@ -88,7 +92,10 @@ KIND = Kind(
     bound=bound,
     inputs=(Input("x", "E"),),
     outputs=(Output("weights", "K"), Output("chosen", "K", "int32", below="E")),
-    weights=(Weight("bias", "vector", "E", optional=True),),
+    weights=(
+        Weight("bias", "vector", "E", optional=True),
+        Weight("expert_scale", "vector", "E", optional=True),
+    ),
     attributes=(
         Attribute("top_k", int, least=1, letter="K"),
         Attribute("scoring", str, choices=("softmax", "sigmoid", "softmax_of_chosen")),
@@ -106,7 +113,9 @@ KIND = Kind(
     samples=(
         _sample("softmax", 60, 4),
         _sample("normalised", 128, 8, normalise="sum"),
-        _sample("sigmoid with a bias", 33, 5, bias=True, scoring="sigmoid", scale=2.5),
+        _sample("sigmoid with a bias", 33, 5, "bias", scoring="sigmoid", scale=2.5),
+        _sample("a scale of each expert", 40, 6, "expert_scale", normalise="sum"),
+        _sample("both", 9, 2, "bias", "expert_scale", scoring="sigmoid", scale=0.5),
         _sample("of the chosen", 32, 4, scoring="softmax_of_chosen"),
         _sample("groups", 24, 3, scoring="sigmoid", normalise="sum", groups=6, used_groups=2),
         _sample("groups of one", 7, 2, groups=7, used_groups=3, eps=1e-6, normalise="sum"),

@@ -88,7 +88,7 @@ class Builder:
         return self.tensor(name, Tensor("f32", (self.limits.max_seq_length, 1), source))
 
     def cache(self, name: str, cache: Cache | State) -> str:
-        """Declare a cache, which one node uses, and return its name.
+        """Declare a cache, which one node writes, and return its name.
 
         A cache that none uses is not part of the program.
         """

@@ -96,7 +96,7 @@ def _rows_of(kind: Kind, given: NodeArguments) -> str:
     rows = {known.value.rows for known in inputs.values()}
     if len(rows) != 1:
         raise ProgramError(f"{where}: its inputs must all have tokens or all have selected rows")
-    if (kind.selects or kind.cache is not None) and rows != {"tokens"}:
+    if (kind.selects or kind.writes_cache) and rows != {"tokens"}:
         raise ProgramError(f"{where}: its input must have a row for each token, not selected rows")
     return "selected" if kind.selects else rows.pop()
 

@@ -133,11 +133,17 @@ def _check_place(
     written: dict[str, InferredValue],
     caches: set[str],
 ) -> None:
-    """Check that no node before has the cache and the outputs of one, and note these."""
-    if KINDS[node.kind].cache is not None:
+    """Check that no node before has the cache and the outputs of one, and note these.
+
+    A node that only reads a cache must come after the one that has it.
+    """
+    kind = KINDS[node.kind]
+    if kind.cache is not None:
         wanted: Any = node.attributes["cache"]
-        if wanted in caches:
+        if kind.writes_cache and wanted in caches:
             raise ProgramError(f"{where}: another node uses the cache {wanted!r}")
+        if not kind.writes_cache and wanted not in caches:
+            raise ProgramError(f"{where}: no node before writes the cache {wanted!r}")
         caches.add(wanted)
     for output in made:
         if output.name in written:

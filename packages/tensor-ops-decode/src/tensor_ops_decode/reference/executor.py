@@ -170,11 +170,12 @@ class ReferenceExecutor:
         slot, position = (int(self.arrays[name][token]) for name in ("slots", "positions"))
         kind = KINDS[node.kind]
         cache = self._program.caches[node.attributes["cache"]] if kind.cache is not None else None
-        store = state = keep = None
+        store = stored = state = keep = None
         dtype = "float32"
         if isinstance(cache, Cache):
             dtype = cache.dtype
-            store = self._storing(node.attributes["cache"], cache, slot, position)
+            functions = self._storing(node.attributes["cache"], cache, slot, position)
+            store, stored = functions if kind.writes_cache else (None, functions[1])
         elif isinstance(cache, State):
             states = self._caches[node.attributes["cache"]][0]
             state = states[self._state("state_before", token)].copy()
@@ -187,6 +188,7 @@ class ReferenceExecutor:
             node.attributes,
             position,
             store,
+            stored,
             dtype,
             self._sampling(slot) if kind.draws else {},
             state,
@@ -217,8 +219,8 @@ class ReferenceExecutor:
 
     def _storing(
         self, name: str, cache: Cache, slot: int, position: int
-    ) -> Callable[[Array, Array], tuple[Array, Array]]:
-        """Return the function that writes to a cache and reads a request's tokens from it."""
+    ) -> tuple[Callable[[Array, Array], tuple[Array, Array]], Callable[[], tuple[Array, Array]]]:
+        """Return functions that write to a cache and read a request's tokens, and that read."""
         limits = self._program.limits
         size = limits.page_size
         # Pages before all windows may be missing; whatever is read in their place is not used.
@@ -227,15 +229,19 @@ class ReferenceExecutor:
         if not cache.paged:
             size, pages = limits.max_seq_length, [slot]
 
+        def stored() -> tuple[Array, Array]:
+            keys, values = (
+                memory[pages].reshape(-1, *memory.shape[2:])[: position + 1]
+                for memory in self._caches[name]
+            )
+            return keys.astype(self._dtype, copy=False), values.astype(self._dtype, copy=False)
+
         def store(key: Array, value: Array) -> tuple[Array, Array]:
-            both = []
             for memory, new in zip(self._caches[name], (key, value), strict=True):
                 memory[pages[-1], position % size] = rounded(cache.dtype, new)
-                kept = memory[pages].reshape(-1, *new.shape)[: position + 1]
-                both.append(kept.astype(self._dtype, copy=False))
-            return both[0], both[1]
+            return stored()
 
-        return store
+        return store, stored
 
     def _converted(
         self, tensors: Mapping[str, Array], progress: Callable[[int, int], None] | None

@@ -62,9 +62,16 @@ class _Graph:
         for node in program.nodes:
             for name in node.inputs.values():
                 self.readers.setdefault(name, []).append(node)
+        self.shared_caches = {
+            node.attributes["cache"]
+            for node in program.nodes
+            if KINDS[node.kind].cache is not None and not KINDS[node.kind].writes_cache
+        }
 
     def part_around(self, node: Node) -> DivisiblePart | None:
         """Return the attention or the gated MLP whose middle a node is; None if there is none."""
+        if node.kind == "attention" and node.attributes["cache"] in self.shared_caches:
+            return None  # the heads of all nodes that have it would have to be divided alike
         if node.kind != "attention" and not _is_plain(node, "gate"):
             return None
         before, after = self.up_to_product(node, self.source), self.up_to_product(node, self.reader)

@@ -130,7 +130,7 @@ class _Assembly:
     def add_whole(self, node: Node) -> None:
         """Add a node that every rank runs whole."""
         attributes, cache = node.attributes, node.attributes.get("cache")
-        if cache is not None and KINDS[node.kind].cache is not None:
+        if cache is not None and KINDS[node.kind].writes_cache:
             self.builder.cache(cache, self.whole.caches[cache])
         weights = self.whole_weights(node)
         self.builder.add(node.kind, node.inputs, weights, attributes, output=node.outputs)

@@ -1,7 +1,8 @@
 """Builds the tokenizer that the metadata of a GGUF file describes.
 
 The conventions are llama.cpp's (src/llama-vocab.cpp): `tokenizer.ggml.model` is the algorithm, and
-for byte-level BPE `tokenizer.ggml.pre` names the pattern that cuts a text into words first.
+for byte-level BPE `tokenizer.ggml.pre` names the pattern that cuts a text into words first. Gemma 4
+has BPE of whole texts, with the spaces and the bytes of SentencePiece.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -23,7 +24,7 @@ _NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED = 1, 2, 3, 4  # in tokenizer.ggml.tok
 # they are no control tokens, which is an error of old converters.
 END_TOKENS = {
     "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>",
-    "<end_of_turn>", "<eos>", "<EOT>", "<|return|>", "<|call|>",
+    "<end_of_turn>", "<eos>", "<EOT>", "<|return|>", "<|call|>", "<turn|>", "<|tool_response>",
 }  # fmt: skip
 # Of models that have these, "<|end|>" ends a message, and an answer may have several.
 _ENDS_OF_MESSAGES = frozenset({"<|return|>", "<|call|>"})
@@ -49,8 +50,10 @@ def build_from_gguf(file: GgufFile) -> Tokenizer:
     elif model == "llama":
         tokenizer, adds_bos = _sentence_piece(metadata, names, kinds), True
         defaults = {"bos": 1, "eos": 2}
+    elif model == "gemma4":
+        tokenizer, adds_bos, defaults = _bpe_with_bytes(metadata, names), True, {}
     else:
-        raise metadata.error(f"the tokenizer {model!r} is not supported", "gpt2 or llama")
+        raise metadata.error(f"the tokenizer {model!r} is not supported", "gpt2, llama or gemma4")
     is_phi3 = model == "llama" and file.metadata.get("general.architecture") == "phi3"
     # Gemma's runs of spaces are found as what SentencePiece writes for them.
     normalized = model == "llama" and not metadata.get("add_space_prefix", bool, True)
@@ -60,7 +63,9 @@ def build_from_gguf(file: GgufFile) -> Tokenizer:
     }
     ending = end_tokens_among(names)
     ends = {i for i, name in enumerate(names) if name in ending}
-    before = token["bos"] if metadata.get("add_bos_token", bool, adds_bos) else None
+    # Old files of Gemma 4 say that it adds none.
+    adds_bos = model == "gemma4" or metadata.get("add_bos_token", bool, adds_bos)
+    before = token["bos"] if adds_bos else None
     after = token["eos"] if metadata.get("add_eos_token", bool, False) else None
     _add_around(tokenizer, before, after)
     ends |= {token["eot"]} if token["eot"] is not None else set()
@@ -156,15 +161,23 @@ class _TokenizerMetadata:
         return PRE_TOKENIZERS[name]
 
 
-def _byte_level(metadata: _TokenizerMetadata, names: list[str]) -> tokenizers.Tokenizer:
-    merges = [tuple(merge.split(" ")) for merge in metadata.get("merges", list)]
-    if bad := next((merge for merge in merges if len(merge) != 2), None):
-        raise metadata.error(f"key {_KEY + 'merges'!r}: {' '.join(bad)!r}", "two tokens")
-    vocab = {name: i for i, name in enumerate(names)}
-    for merge in merges:
-        if not vocab.keys() >= {*merge, "".join(merge)}:
-            given = f"key {_KEY + 'merges'!r}: {' '.join(merge)!r}"
+def _merges(metadata: _TokenizerMetadata, names: list[str]) -> list[tuple[str, str]]:
+    """Return the merges that a file lists, each of two tokens."""
+    merges, known = [], frozenset(names)
+    for merge in metadata.get("merges", list):
+        first, *others = merge.split(" ")
+        if len(others) != 1:
+            raise metadata.error(f"key {_KEY + 'merges'!r}: {merge!r}", "two tokens")
+        if not known >= {first, others[0], first + others[0]}:
+            given = f"key {_KEY + 'merges'!r}: {merge!r}"
             raise metadata.error(given, "tokens of the vocabulary that are one together")
+        merges.append((first, others[0]))
+    return merges
+
+
+def _byte_level(metadata: _TokenizerMetadata, names: list[str]) -> tokenizers.Tokenizer:
+    merges = _merges(metadata, names)
+    vocab = {name: i for i, name in enumerate(names)}
     pre_tokenizer = metadata.pre_tokenizer()
     bpe = models.BPE(vocab=vocab, merges=merges, ignore_merges=pre_tokenizer.ignore_merges)
     tokenizer = tokenizers.Tokenizer(bpe)
@@ -193,7 +206,6 @@ def _sentence_piece(
     those of one token the longest beginning first, as transformers has them. Text never becomes a
     control token or one for a byte, so these have no merges.
     """
-    vocab = {name: i for i, name in enumerate(names)}
     scores = metadata.array("scores", len(names), [0.0] * len(names))
     kept = {name for name, kind in zip(names, kinds, strict=True) if kind == _NORMAL}
     best_first = sorted(range(len(names)), key=lambda i: -scores[i])
@@ -205,15 +217,31 @@ def _sentence_piece(
         if name[:cut] in kept and name[cut:] in kept
     ]
     unknown = metadata.token("unknown", names, 0)
+    adds_space = metadata.get("add_space_prefix", bool, True)
+    return _with_bytes(names, merges, unknown, adds_space=adds_space)
+
+
+def _bpe_with_bytes(metadata: _TokenizerMetadata, names: list[str]) -> tokenizers.Tokenizer:
+    """Return BPE with the merges that a file lists, of texts whose spaces are a character.
+
+    llama.cpp cuts a text where lines end, as no token has both an end of a line and others.
+    """
+    unknown = metadata.token("unknown", names, None)
+    return _with_bytes(names, _merges(metadata, names), unknown, adds_space=False)
+
+
+def _with_bytes(
+    names: list[str], merges: list[tuple[str, str]], unknown: int | None, *, adds_space: bool
+) -> tokenizers.Tokenizer:
+    """Return BPE of whole texts, where a character without a token becomes its bytes."""
     bpe = models.BPE(
-        vocab=vocab,
+        vocab={name: i for i, name in enumerate(names)},
         merges=merges,
-        unk_token=names[unknown or 0],
+        unk_token=names[unknown] if unknown is not None else None,
         fuse_unk=True,
         byte_fallback=True,
     )
     tokenizer = tokenizers.Tokenizer(bpe)
-    adds_space = metadata.get("add_space_prefix", bool, True)
     spaces = normalizers.Replace(" ", "▁")
     before = [normalizers.Prepend("▁")] if adds_space else []
     tokenizer.normalizer = normalizers.Sequence([*before, spaces])

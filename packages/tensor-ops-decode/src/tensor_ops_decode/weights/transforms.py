@@ -39,7 +39,7 @@ def apply_transforms(tensor: StoredTensor, transforms: Sequence[str]) -> StoredT
     ``"even_columns"`` and ``"odd_columns"`` keep every other column. These are for float types.
     ``"even_rows"`` and ``"odd_rows"`` keep every other row of a tensor of any type, and
     ``"row_blocks:n:a:b"`` those from a up to b of every n rows. ``"neg_exp"`` makes a tensor of
-    type f32 of a float type: -exp of each value, in float32.
+    type f32 of a float type: -exp of each value, in float32. ``"ones"`` makes one of as many ones.
     ``"quantize:q8_0"`` and the like make one of that type. ``"rows:a:b"`` and ``"columns:a:b"``
     keep those from a up to b, as a slice does, of a tensor of any type; columns are cut between
     blocks only. Of a vector, columns are its elements.
@@ -177,6 +177,11 @@ def _neg_exp(tensor: StoredTensor) -> StoredTensor:
     return dataclasses.replace(tensor, type="f32", data=data)
 
 
+def _ones(tensor: StoredTensor) -> StoredTensor:
+    data = np.ones(tensor.shape, "<f4").reshape(len(tensor.data), -1).view(np.uint8)
+    return dataclasses.replace(tensor, type="f32", data=data)
+
+
 def _cut(what: str, first: int, end: int, tensor: StoredTensor) -> StoredTensor:
     """Return some rows or columns of a tensor."""
     shape, form = list(tensor.shape), tensor.format
@@ -222,6 +227,7 @@ _OF_FLOATS: dict[str, Transform] = {
     "flatten": _flatten,
     "plus_one": _plus_one,
     "neg_exp": _neg_exp,
+    "ones": _ones,
     **{name: each for name, each in _EVERY_OTHER.items() if "columns" in name},
 }
 _NAMED = (
