@@ -6,7 +6,7 @@ from pathlib import Path
 import gguf
 import numpy as np
 
-from decode_peers.models import POSITIONS, WORDS, random_matrix
+from decode_peers.matrices import POSITIONS, WORDS, random_matrix
 
 __all__ = ["HYBRIDS", "HybridShape", "write_hybrid"]
 

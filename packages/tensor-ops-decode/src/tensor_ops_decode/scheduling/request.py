@@ -148,6 +148,13 @@ class Request:
         """Whether a step may guess its tokens: it must choose them, by what it knows beforehand."""
         return self.chooses and self.sampling.repetition_penalty == 1
 
+    def guesses(self, most: int, by_lookup: bool) -> list[int]:
+        """Return guesses of its next tokens: of a draft, or what followed the last ones before."""
+        if by_lookup:
+            return self.lookup.propose(self.tokens, most)
+        length, drafted = self.drafted
+        return drafted[:most] if length == len(self.tokens) else []
+
     @property
     def is_steady(self) -> bool:
         """Whether its next step differs from the one before by nothing but the token that is fed.

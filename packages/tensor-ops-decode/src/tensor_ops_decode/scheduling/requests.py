@@ -12,7 +12,7 @@ from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program import Program, State
 from tensor_ops_decode.program.phases import phases_of
 from tensor_ops_decode.ranks.communicator import ONE_RANK, Communicator
-from tensor_ops_decode.scheduling.draft_steps import DraftSteps, StepSequence
+from tensor_ops_decode.scheduling.draft_steps import DraftSteps, sequences_of
 from tensor_ops_decode.scheduling.kv_cache import Beginning, PageTable
 from tensor_ops_decode.scheduling.logits import logits_error, token_logprob
 from tensor_ops_decode.scheduling.prompt_lookup import accepted
@@ -424,13 +424,7 @@ class Requests:
             self._pages.hold(lengths)
         else:
             most = {slot: min(count, 1) for slot, count in most.items()}
-        sequences, end = [], 0
-        for (request, count, guesses), first in zip(plan, firsts, strict=True):
-            rows = range(end, end + count + len(guesses))
-            end, slot = rows.stop, request.slot
-            of = request.tokens, first, rows, slot, request.num_fed, request.end_tokens
-            sequences.append(StepSequence(*of, most.get(slot, 0)))
-        for part, guesses in zip(plan, draft.guess(sequences), strict=True):
+        for part, guesses in zip(plan, draft.guess(sequences_of(plan, firsts, most)), strict=True):
             part.request.drafted = len(part.request.tokens), guesses
 
     def _share_pages(self) -> dict[int, Beginning]:
@@ -560,17 +554,11 @@ class Requests:
         for request, count, _ in plan:
             most = min(room, self._most_guesses, request.most_tokens(limits.longest) - 1)
             is_last = count == request.num_waiting and request.may_guess
-            guesses = self._guesses_of(request, most) if is_last and most > 0 else []
+            guesses = request.guesses(most, self._draft is None) if is_last and most > 0 else []
             room -= len(guesses)
             guessed.append(StepPart(request, count, guesses))
         lengths = {part.request.slot: part.length for part in guessed}
         return plan if self._pages.first_without(lengths) is not None else guessed
-
-    def _guesses_of(self, request: Request, most: int) -> list[int]:
-        if self._draft is None:
-            return request.lookup.propose(request.tokens, most)
-        length, guesses = request.drafted
-        return guesses[:most] if length == len(request.tokens) else []
 
     def _fill(
         self, plan: list[StepPart], states: Mapping[int, list[int]]
