@@ -26,6 +26,9 @@ ARCHITECTURES = {
     "qwen3_moe": "qwen3moe",
     "olmoe": "olmoe",
     "glm4_moe": "glm4moe",
+    "deepseek_v2": "deepseek2",
+    "deepseek_v3": "deepseek2",
+    "glm4_moe_lite": "deepseek2",
     "gpt_oss": "gpt-oss",
     "granite": "granite",
     "granitemoehybrid": "granitehybrid",
@@ -94,6 +97,9 @@ def _tensors(model, matrices):
             for part, half in zip(("gate", "up"), halves, strict=True):
                 yield f"{start}{part}_proj.{what}", np.ascontiguousarray(half), kind
             continue
+        if key.endswith("kv_b_proj.weight"):
+            yield from _of_latents(key, values, kind, model.config)
+            continue
         if key.endswith("in_proj_qkvz.weight"):
             yield from _by_kind(key, values, kind, model.config)
             continue
@@ -122,7 +128,8 @@ def _write_settings(writer, config, intermediate):
         of_all = config.num_key_value_heads
         writer.add_head_count_kv([of_all * (each[:4] == "full") for each in config.layer_types])
     else:
-        writer.add_head_count_kv(config.num_key_value_heads)
+        is_latent = writer.arch == "deepseek2"
+        writer.add_head_count_kv(1 if is_latent else config.num_key_value_heads)
     if writer.arch in ("lfm2", "lfm2moe"):
         writer.add_shortconv_l_cache(config.conv_L_cache)
     if writer.arch == "lfm2moe":
@@ -145,6 +152,8 @@ def _write_settings(writer, config, intermediate):
         writer.add_expert_group_count(config.n_group)
         writer.add_expert_group_used_count(config.topk_group)
         writer.add_leading_dense_block_count(config.first_k_dense_replace)
+    if writer.arch == "deepseek2":
+        _write_latents(writer, config)
     if hasattr(config, "linear_num_value_heads"):
         inner = config.linear_num_value_heads * config.linear_value_head_dim
         writer.add_ssm_conv_kernel(config.linear_conv_kernel_dim)
@@ -165,7 +174,7 @@ def _write_settings(writer, config, intermediate):
     if hasattr(config, "shared_expert_intermediate_size"):
         writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
     head_size = getattr(config, "head_dim", None)
-    if head_size is not None:
+    if head_size is not None and writer.arch != "deepseek2":
         writer.add_key_length(head_size)
         writer.add_value_length(head_size)
     rope = config.rope_parameters
@@ -194,6 +203,31 @@ def _write_settings(writer, config, intermediate):
             getattr(writer, f"add_{name}")(getattr(config, name))
 
 
+def _write_latents(writer, config):
+    """Write the sizes of latent attention, and of the experts of these models."""
+    writer.add_kv_lora_rank(config.kv_lora_rank)
+    if config.q_lora_rank is not None:
+        writer.add_q_lora_rank(config.q_lora_rank)
+    writer.add_key_length(config.kv_lora_rank + config.qk_rope_head_dim)
+    writer.add_value_length(config.kv_lora_rank)
+    writer.add_key_length_mla(config.qk_nope_head_dim + config.qk_rope_head_dim)
+    writer.add_value_length_mla(config.v_head_dim)
+    writer.add_rope_dimension_count(config.qk_rope_head_dim)
+    writer.add_expert_shared_count(config.n_shared_experts)
+    writer.add_expert_weights_scale(config.routed_scaling_factor)
+    if config.norm_topk_prob:
+        writer.add_expert_weights_norm(config.norm_topk_prob)
+    if config.model_type == "deepseek_v2":
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SOFTMAX)
+    dense = getattr(config, "first_k_dense_replace", None)
+    if dense is None:
+        dense = config.mlp_layer_types.count("dense")
+    writer.add_leading_dense_block_count(dense)
+    if config.n_group is not None:
+        writer.add_expert_group_count(config.n_group)
+        writer.add_expert_group_used_count(config.topk_group)
+
+
 def _write_yarn(writer, rope):
     writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
     writer.add_rope_scaling_factor(rope["factor"])
@@ -207,7 +241,8 @@ def _write_yarn(writer, rope):
     }
     for name, write in written.items():
         if rope.get(name) is not None:
-            write(rope[name])
+            is_tenth = name == "mscale_all_dim" and writer.arch == "deepseek2"
+            write(0.1 * rope[name] if is_tenth else rope[name])
 
 
 def _write_phi3(writer, config, rope):
@@ -225,6 +260,15 @@ def _write_phi3(writer, config, rope):
     for which in ("long", "short"):
         factors = np.array(rope[f"{which}_factor"], dtype=np.float32)
         writer.add_tensor(f"rope_factors_{which}.weight", factors)
+
+
+def _of_latents(key, values, kind, config):
+    """Yield the matrices of keys, transposed, and of values, each of all heads."""
+    size, start = config.qk_nope_head_dim, key.partition("kv_b_proj")[0]
+    of_heads = values.reshape(config.num_attention_heads, -1, values.shape[1])
+    keys = np.ascontiguousarray(of_heads[:, :size].swapaxes(1, 2))
+    yield f"{start}k_b_proj.weight", keys, kind
+    yield f"{start}v_b_proj.weight", np.ascontiguousarray(of_heads[:, size:]), kind
 
 
 def _by_kind(key, values, kind, config):

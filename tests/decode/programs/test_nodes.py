@@ -164,7 +164,9 @@ def test_bfloat16_activations_are_for_bf16_weights_only(executor, weight_type, s
 
 @pytest.mark.parametrize("paged", [True, False])
 @pytest.mark.parametrize("cache_dtype", ["float32", "float16", "int8"])
-@pytest.mark.parametrize("sample", KINDS["attention"].samples, ids=lambda sample: sample.name)
-def test_caches(monkeypatch, executor, sample, cache_dtype, paged):
-    kind = KINDS["attention"]
+@pytest.mark.parametrize(
+    ("kind", "sample"),
+    [each for each in SAMPLES if each.values[0].name in ("attention", "latent_attention")],
+)
+def test_caches(monkeypatch, executor, kind, sample, cache_dtype, paged):
     check(monkeypatch, executor, kind, sample, cache_dtype=cache_dtype, paged=paged)

@@ -65,6 +65,8 @@ class Experts:
         All weights are multiplied by the scale.
     groups, used_groups : int
         The experts are chosen from the groups with the largest scores.
+    group_score : {"sum_of_best_two", "best"}
+        What the score of a group is, of those of its experts.
     shared : int
         The inner columns of an expert that computes for every token; 0 for none. It has a gate of
         its own where the names of the model have a ``shared_router``.
@@ -80,6 +82,7 @@ class Experts:
     scale: float = 1.0
     groups: int = 1
     used_groups: int = 1
+    group_score: str = "sum_of_best_two"
     shared: int = 0
 
     @property
@@ -93,6 +96,7 @@ class Experts:
             "scale": self.scale,
             "groups": self.groups,
             "used_groups": self.used_groups,
+            "group_score": self.group_score,
         }
 
 

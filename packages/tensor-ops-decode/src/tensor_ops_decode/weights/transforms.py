@@ -26,6 +26,7 @@ QUANTIZED_TYPES = tuple(name for name, form in FORMATS.items() if form.quantize_
 _QUANTIZE = "quantize:"
 _RANGE = re.compile(r"(rows|columns):(\d{1,10}):(\d{1,10})")
 _BLOCKS = re.compile(r"row_blocks:(\d{1,10}):(\d{1,10}):(\d{1,10})")
+_PLANES = re.compile(r"planes:(\d{1,10})")
 
 Transform: TypeAlias = Callable[[StoredTensor], StoredTensor]
 
@@ -38,8 +39,9 @@ def apply_transforms(tensor: StoredTensor, transforms: Sequence[str]) -> StoredT
     ``"plus_one"`` adds one to each value, in float32, and makes a tensor of type f32.
     ``"even_columns"`` and ``"odd_columns"`` keep every other column. These are for float types.
     ``"even_rows"`` and ``"odd_rows"`` keep every other row of a tensor of any type, and
-    ``"row_blocks:n:a:b"`` those from a up to b of every n rows. ``"neg_exp"`` makes a tensor of
-    type f32 of a float type: -exp of each value, in float32.
+    ``"row_blocks:n:a:b"`` those from a up to b of every n rows. ``"planes:n"`` makes a matrix of
+    any type n matrices of as many rows. ``"dequantize"`` makes a tensor of type f32 of any type.
+    ``"neg_exp"`` makes one of type f32 of a float type: -exp of each value, in float32.
     ``"quantize:q8_0"`` and the like make one of that type. ``"rows:a:b"`` and ``"columns:a:b"``
     keep those from a up to b, as a slice does, of a tensor of any type; columns are cut between
     blocks only. Of a vector, columns are its elements.
@@ -67,6 +69,8 @@ def find_transform(name: str) -> Transform | None:
     if match := _BLOCKS.fullmatch(name):
         period, first, end = map(int, match.groups())
         return functools.partial(_row_blocks, name, period, first, end)
+    if match := _PLANES.fullmatch(name):
+        return functools.partial(_planes, name, int(match[1]))
     return _NAMED.get(name)
 
 
@@ -91,6 +95,8 @@ def transformed_shape(shape: tuple[int, ...], transforms: Sequence[str]) -> tupl
         elif (match := _BLOCKS.fullmatch(name)) and len(shape) > 1:
             period, first, end = map(int, match.groups())
             shape = (*shape[:-2], shape[-2] // max(period, 1) * (end - first), shape[-1])
+        elif (match := _PLANES.fullmatch(name)) and len(shape) == 2 and int(match[1]):
+            shape = (int(match[1]), shape[0] // int(match[1]), shape[1])
         elif name in _HALVES and len(shape) >= -_HALVES[name][0]:
             axis, first = _HALVES[name]
             sizes = list(shape)
@@ -137,6 +143,21 @@ def _row_blocks(name: str, period: int, first: int, end: int, tensor: StoredTens
     length = tensor.data.shape[-1]
     blocks = tensor.data.reshape(-1, period, length)[:, first:end]
     return _of_data(tensor, (name,), blocks.reshape(-1, length))
+
+
+def _planes(name: str, count: int, tensor: StoredTensor) -> StoredTensor:
+    shape = transformed_shape(tensor.shape, (name,))
+    if len(tensor.shape) != 2 or not count or tensor.shape[0] % count:
+        raise ValueError(
+            f"{tensor.file}: tensor {tensor.name!r} of shape {tensor.shape} is no matrix that "
+            f"{name!r} divides; expected a number of rows that is a multiple of {count}"
+        )
+    return dataclasses.replace(tensor, shape=shape)
+
+
+def _dequantize(tensor: StoredTensor) -> StoredTensor:
+    data = tensor.values().astype("<f4", copy=False).reshape(len(tensor.data), -1).view(np.uint8)
+    return dataclasses.replace(tensor, type="f32", data=data)
 
 
 def _of_data(tensor: StoredTensor, done: Sequence[str], data: NDArray[Any]) -> StoredTensor:
@@ -220,9 +241,9 @@ _OF_FLOATS: dict[str, Transform] = {
 _NAMED = (
     _OF_FLOATS
     | _EVERY_OTHER
-    | {"row": _row}
+    | {"row": _row, "dequantize": _dequantize}
     | {_QUANTIZE + name: _quantize_to(name) for name in QUANTIZED_TYPES}
 )
 
 #: The names of all transforms; those with arguments as they are spelled.
-TRANSFORMS = (*_NAMED, "row_blocks:n:a:b", "rows:a:b", "columns:a:b")
+TRANSFORMS = (*_NAMED, "row_blocks:n:a:b", "planes:n", "rows:a:b", "columns:a:b")

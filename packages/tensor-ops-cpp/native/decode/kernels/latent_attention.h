@@ -1,0 +1,217 @@
+// Latent attention of a group of heads to a range of positions: products of small matrices, in
+// which each number that is kept of a position is read once for all heads of the group.
+#pragma once
+
+#include "decode/kernels/attention_together.h"
+#include "decode/kernels/latent_scratch.h"
+
+namespace tensor_ops::TENSOR_OPS_LEVEL {
+namespace {
+
+constexpr std::size_t kLatentVectors = kPieces * kBlockVectors;  // of a tile
+static_assert(decode::kLatentPart % (kLatentVectors * kLanes<float>) == 0);
+static_assert(decode::kLatentPadding % kRestHeads == 0 && decode::kAttendedRange % kRestHeads == 0);
+
+// What a position keeps: its latent, then the rotated part of its key. Floats follow one another;
+// of int8 the scales come first, those of the latent and those of the other part.
+template <class Element>
+struct LatentRow {
+  using T = typename Element::Storage;
+  T* first;
+
+  TENSOR_OPS_INLINE LatentRow(unsigned char* bytes, const decode::LatentSizes&)
+      : first(reinterpret_cast<T*>(bytes)) {}
+
+  void store(const float* from, const decode::LatentSizes& sizes) const {
+    for (std::size_t i = 0; i < sizes.key; ++i) first[i] = Element::store(from[i]);
+  }
+  // Widens the row to places `part_stride` floats apart for each part.
+  void widen(float* to, std::size_t part_stride, const decode::LatentSizes& sizes) const {
+    for (std::size_t begin = 0; begin < sizes.key; begin += decode::kLatentPart) {
+      const std::size_t left = sizes.key - begin;
+      const std::size_t count = left < decode::kLatentPart ? left : decode::kLatentPart;
+      std::size_t i = 0;
+      for (; i + kLanes<float> <= count; i += kLanes<float>)
+        tensor_ops::TENSOR_OPS_LEVEL::store<Float32>(
+            to + i, load<Element>(first + begin + i, Whole<1>{}), Whole<1>{});
+      for (; i < count; ++i) to[i] = Element::load(first[begin + i]);
+      to += part_stride;
+    }
+  }
+};
+
+template <>
+struct LatentRow<Int8> {
+  unsigned char* scales;
+  std::int8_t* first;
+
+  TENSOR_OPS_INLINE LatentRow(unsigned char* bytes, const decode::LatentSizes& sizes)
+      : scales(bytes),
+        first(reinterpret_cast<std::int8_t*>(
+            bytes + 2 * (decode::scales_of(sizes.latent) + decode::scales_of(sizes.rope)))) {}
+
+  void store(const float* from, const decode::LatentSizes& sizes) const {
+    for_groups(sizes, [&](std::size_t begin, std::size_t count, unsigned char* scale) {
+      const std::uint16_t kept = Float16::store(largest_magnitude(from + begin, count) / 127.0f);
+      __builtin_memcpy(scale, &kept, sizeof(kept));
+      const float step = Float16::load(kept);
+      const bool is_ordinary = step > 0 && step <= 65504.0f;
+      for (std::size_t i = begin; i < begin + count; ++i) {
+        const float steps = is_ordinary ? from[i] / step : 0.0f;
+        first[i] = static_cast<std::int8_t>(whole(steps < -127.0f  ? -127.0f
+                                                  : steps > 127.0f ? 127.0f
+                                                                   : steps));
+      }
+    });
+  }
+  void widen(float* to, std::size_t part_stride, const decode::LatentSizes& sizes) const {
+    for_groups(sizes, [&](std::size_t begin, std::size_t count, const unsigned char* scale) {
+      std::uint16_t kept;
+      __builtin_memcpy(&kept, scale, sizeof(kept));
+      const float step = Float16::load(kept);
+      float numbers[decode::kScaledElements];
+#pragma omp simd
+      for (std::size_t i = 0; i < count; ++i)
+        numbers[i] = static_cast<float>(first[begin + i]) * step;
+      // A group of the other part need not begin where a group of a part does.
+      for (std::size_t i = 0; i < count;) {
+        const std::size_t at = begin + i, inside = at % decode::kLatentPart;
+        const std::size_t left = decode::kLatentPart - inside;
+        const std::size_t here = left < count - i ? left : count - i;
+        __builtin_memcpy(to + at / decode::kLatentPart * part_stride + inside, numbers + i,
+                         here * sizeof(float));
+        i += here;
+      }
+    });
+  }
+
+ private:
+  // visit(first element, their number, the place of their scale)
+  template <class Visit>
+  TENSOR_OPS_INLINE void for_groups(const decode::LatentSizes& sizes, Visit visit) const {
+    unsigned char* scale = scales;
+    const std::size_t ends[] = {sizes.latent, sizes.key};
+    std::size_t begin = 0;
+    for (const std::size_t end : ends)
+      for (; begin < end; scale += 2) {
+        const std::size_t left = end - begin;
+        const std::size_t count = left < decode::kScaledElements ? left : decode::kScaledElements;
+        visit(begin, count, scale);
+        begin += count;
+      }
+  }
+};
+
+// Sums of a tile: some rows, each of some vectors.
+template <std::size_t rows, std::size_t vectors>
+struct LatentTile {
+  Floats of[rows][vectors] = {};
+
+  // Adds vectors k, each times factor k of every row. Vectors are `stride` floats apart, factors of
+  // a row `step`, and the rows' factors `between`.
+  template <std::size_t between>
+  TENSOR_OPS_INLINE void add(const float* vector, std::size_t stride, const float* factors,
+                             std::size_t step, std::size_t count) {
+    for (std::size_t k = 0; k < count; ++k, vector += stride, factors += step) {
+      Floats loaded[vectors];
+      for (std::size_t v = 0; v < vectors; ++v)
+        loaded[v] = load_vector<Floats>(vector + v * kLanes<float>);
+      for (std::size_t r = 0; r < rows; ++r) {
+        const Floats factor = broadcast(factors + r * between);
+        for (std::size_t v = 0; v < vectors; ++v) of[r][v] = fma(loaded[v], factor, of[r][v]);
+      }
+    }
+  }
+  TENSOR_OPS_INLINE void store(float* to, std::size_t stride) const {
+    for (std::size_t r = 0; r < rows; ++r)
+      for (std::size_t v = 0; v < vectors; ++v)
+        store_vector(to + r * stride + v * kLanes<float>, of[r][v]);
+  }
+};
+
+// A range of positions whose keys have been widened, beside a group of heads of one token. The sums
+// of a head have one order, whatever is computed beside them.
+struct LatentRange {
+  const decode::LatentSizes& sizes;
+  std::size_t heads;
+  const float *query, *keys;
+  float* scores;
+  Partial to;
+
+  // The token sees the first `positions` of the range.
+  void run(std::size_t positions) const {
+    const std::size_t lanes = rounded_up(heads, kLanes<float>);
+    std::size_t lane = 0;
+    for (; lane + kLatentVectors * kLanes<float> <= lanes; lane += kLatentVectors * kLanes<float>)
+      score<kLatentVectors>(lane, positions);
+    for (; lane < lanes; lane += kLanes<float>) score<1>(lane, positions);
+    for (lane = 0; lane < lanes; lane += kLanes<float>) exponentials(lane, positions);
+    for (std::size_t d = 0; d < sizes.latent; d += kLatentVectors * kLanes<float>)
+      weigh(d, positions);
+  }
+
+ private:
+  static TENSOR_OPS_INLINE std::size_t rounded_up(std::size_t x, std::size_t of) {
+    return (x + of - 1) / of * of;
+  }
+  // body(first, their number as a constant) for rows in tiles.
+  template <class Body>
+  static TENSOR_OPS_INLINE void for_tiles(std::size_t count, Body body) {
+    std::size_t first = 0;
+    for (; first + kTileHeads <= count; first += kTileHeads)
+      body(first, std::integral_constant<std::size_t, kTileHeads>{});
+    for (; first < count; first += kRestHeads)
+      body(first, std::integral_constant<std::size_t, kRestHeads>{});
+  }
+
+  // Scores of some vectors of heads. Those of positions behind the last one are never read.
+  template <std::size_t vectors>
+  void score(std::size_t lane, std::size_t positions) const {
+    constexpr std::size_t part_floats = decode::kAttendedRange * decode::kLatentPart;
+    for_tiles(positions, [&](std::size_t first, auto rows) TENSOR_OPS_INLINE_LAMBDA {
+      LatentTile<rows, vectors> tile;
+      const float* of_part = keys + first * decode::kLatentPart;
+      for (std::size_t k = 0; k < sizes.key; k += decode::kLatentPart, of_part += part_floats) {
+        const std::size_t left = sizes.key - k;
+        tile.template add<decode::kLatentPart>(
+            query + k * sizes.padded + lane, sizes.padded, of_part, 1,
+            left < decode::kLatentPart ? left : decode::kLatentPart);
+      }
+      for (auto& row : tile.of)
+        for (Floats& sum : row) sum *= sizes.scale;
+      tile.store(scores + first * sizes.padded + lane, sizes.padded);
+    });
+  }
+
+  // Replaces the scores of a vector of heads by exp(score - largest).
+  void exponentials(std::size_t lane, std::size_t positions) const {
+    float* const first = scores + lane;
+    Floats largest = splat<Floats>(-__builtin_inff()), sum{};
+    for (std::size_t p = 0; p < positions; ++p)
+      largest = larger(load_vector<Floats>(first + p * sizes.padded), largest);
+    for (std::size_t p = 0; p < positions; ++p) {
+      float* const at = first + p * sizes.padded;
+      const Floats share = exp_below(largest - load_vector<Floats>(at));
+      store_vector(at, share);
+      sum += share;
+    }
+    store_vector(to.largest + lane, largest);
+    store_vector(to.sums + lane, sum);
+  }
+
+  // Elements of the results from d on, of all heads: the latents of the positions in order, each
+  // times its weight.
+  void weigh(std::size_t d, std::size_t positions) const {
+    constexpr std::size_t part_floats = decode::kAttendedRange * decode::kLatentPart;
+    const float* const latents =
+        keys + d / decode::kLatentPart * part_floats + d % decode::kLatentPart;
+    for_tiles(heads, [&](std::size_t head, auto rows) TENSOR_OPS_INLINE_LAMBDA {
+      LatentTile<rows, kLatentVectors> tile;
+      tile.template add<1>(latents, decode::kLatentPart, scores + head, sizes.padded, positions);
+      tile.store(to.values + head * sizes.columns + d, sizes.columns);
+    });
+  }
+};
+
+}  // namespace
+}  // namespace tensor_ops::TENSOR_OPS_LEVEL
