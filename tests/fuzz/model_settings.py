@@ -37,7 +37,9 @@ WORDS = [
     "conv_L_cache", "conv_bias", "block_multiple_of", "block_ffn_dim_multiplier", "conv",
     "linear_attention", "ssm.inner_size", "linear_num_key_heads", "linear_conv_kernel_dim",
     "shortconv.l_cache", "mamba", "time_step_limit", "mamba_n_heads", "mamba_d_head", "auto",
-    "rope.scaling.finetuned", "position_embedding_type", "layers_block_type",
+    "rope.scaling.finetuned", "position_embedding_type", "layers_block_type", "q_lora_rank",
+    "topk_method", "group_limited_greedy", "mlp_layer_types", "dense", "sparse", "rope_interleave",
+    "attention.key_length_mla", "attention.q_lora_rank", "topk_group", "expert_weights_norm",
 ]  # fmt: skip
 GGUF = {
     "embedding_length": 32,
@@ -61,6 +63,9 @@ GGUF = {
     "ssm.group_count": 2,
     "ssm.time_step_rank": 4,
     "ssm.inner_size": 32,
+    "attention.kv_lora_rank": 12,
+    "attention.value_length": 8,
+    "rope.dimension_count": 4,
 }
 HUGGING_FACE = {
     "hidden_size": 32,
@@ -86,6 +91,11 @@ HUGGING_FACE = {
     "mamba_d_state": 8,
     "time_step_limit": [0.0, {"__float__": "Infinity"}],
     "position_embedding_type": "rope",
+    "q_lora_rank": 12,
+    "kv_lora_rank": 12,
+    "qk_nope_head_dim": 4,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 6,
 }
 GGUF_EXPERTS = {
     "expert_count": 4,

@@ -47,6 +47,7 @@ INTERLEAVED = ("llama", "mistral3", "smollm3", "granite", "granitehybrid")
 def write_gguf(model, path, matrices=None, tied="model.embed_tokens.weight"):
     """Write the weights and the settings of a model.
 
+    With ``kv_b_proj`` among the `matrices`, latent attention is as files had it before April 2025.
     `matrices` has the bytes and the format of those that are not stored as they are, and `tied` is
     under what name the file has the only matrix of a model that ties its head.
     """
@@ -55,7 +56,9 @@ def write_gguf(model, path, matrices=None, tied="model.embed_tokens.weight"):
     writer = gguf.GGUFWriter(path, name)
     # That of LFM2 is adjusted.
     adjusted = model.state_dict().get("model.layers.0.feed_forward.w1.weight")
-    _write_settings(writer, config, config.intermediate_size if adjusted is None else len(adjusted))
+    intermediate = config.intermediate_size if adjusted is None else len(adjusted)
+    is_older = any("kv_b_proj" in key for key in matrices)
+    _write_settings(writer, config, intermediate, is_older=is_older)
     architecture = next(key for key, value in gguf.MODEL_ARCH_NAMES.items() if value == name)
     names = gguf.get_tensor_name_map(architecture, config.num_hidden_layers)
     ends = {"lm_head.weight", "model.embed_tokens.weight"} if config.tie_word_embeddings else {tied}
@@ -97,7 +100,7 @@ def _tensors(model, matrices):
             for part, half in zip(("gate", "up"), halves, strict=True):
                 yield f"{start}{part}_proj.{what}", np.ascontiguousarray(half), kind
             continue
-        if key.endswith("kv_b_proj.weight"):
+        if key.endswith("kv_b_proj.weight") and key not in matrices:
             yield from _of_latents(key, values, kind, model.config)
             continue
         if key.endswith("in_proj_qkvz.weight"):
@@ -118,7 +121,7 @@ def _tensors(model, matrices):
         yield name, np.ascontiguousarray(values), kind
 
 
-def _write_settings(writer, config, intermediate):
+def _write_settings(writer, config, intermediate, *, is_older):
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)
@@ -128,7 +131,7 @@ def _write_settings(writer, config, intermediate):
         of_all = config.num_key_value_heads
         writer.add_head_count_kv([of_all * (each[:4] == "full") for each in config.layer_types])
     else:
-        is_latent = writer.arch == "deepseek2"
+        is_latent = writer.arch == "deepseek2" and not is_older
         writer.add_head_count_kv(1 if is_latent else config.num_key_value_heads)
     if writer.arch in ("lfm2", "lfm2moe"):
         writer.add_shortconv_l_cache(config.conv_L_cache)
@@ -153,7 +156,7 @@ def _write_settings(writer, config, intermediate):
         writer.add_expert_group_used_count(config.topk_group)
         writer.add_leading_dense_block_count(config.first_k_dense_replace)
     if writer.arch == "deepseek2":
-        _write_latents(writer, config)
+        _write_latents(writer, config, is_older=is_older)
     if hasattr(config, "linear_num_value_heads"):
         inner = config.linear_num_value_heads * config.linear_value_head_dim
         writer.add_ssm_conv_kernel(config.linear_conv_kernel_dim)
@@ -203,22 +206,23 @@ def _write_settings(writer, config, intermediate):
             getattr(writer, f"add_{name}")(getattr(config, name))
 
 
-def _write_latents(writer, config):
+def _write_latents(writer, config, *, is_older):
     """Write the sizes of latent attention, and of the experts of these models."""
     writer.add_kv_lora_rank(config.kv_lora_rank)
     if config.q_lora_rank is not None:
         writer.add_q_lora_rank(config.q_lora_rank)
-    writer.add_key_length(config.kv_lora_rank + config.qk_rope_head_dim)
-    writer.add_value_length(config.kv_lora_rank)
-    writer.add_key_length_mla(config.qk_nope_head_dim + config.qk_rope_head_dim)
-    writer.add_value_length_mla(config.v_head_dim)
+    sizes = config.qk_nope_head_dim + config.qk_rope_head_dim, config.v_head_dim
+    if not is_older:
+        writer.add_key_length_mla(sizes[0])
+        writer.add_value_length_mla(sizes[1])
+        sizes = config.kv_lora_rank + config.qk_rope_head_dim, config.kv_lora_rank
+    writer.add_key_length(sizes[0])
+    writer.add_value_length(sizes[1])
     writer.add_rope_dimension_count(config.qk_rope_head_dim)
     writer.add_expert_shared_count(config.n_shared_experts)
     writer.add_expert_weights_scale(config.routed_scaling_factor)
     if config.norm_topk_prob:
         writer.add_expert_weights_norm(config.norm_topk_prob)
-    if config.model_type == "deepseek_v2":
-        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SOFTMAX)
     dense = getattr(config, "first_k_dense_replace", None)
     if dense is None:
         dense = config.mlp_layer_types.count("dense")

@@ -12,6 +12,7 @@ from tensor_ops_decode.program import Limits, Program, Tensor
 from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.weights import StoredTensor, apply_transforms
 from tensor_ops_decode.weights.formats import FORMATS
+from tensor_ops_decode.weights.transforms import transformed_shape
 
 SHAPE = (6, 128)
 
@@ -130,6 +131,26 @@ def test_blocks_of_rows_are_kept(kind):
 def test_blocks_that_rows_do_not_have_are_an_error(name):
     with pytest.raises(ValueError, match=f"'{name}' keeps; expected a range within a number"):
         apply_transforms(stored("f32", (12, 64)), [name])
+
+
+@pytest.mark.parametrize("kind", ["f32", "q8_0"])
+def test_a_matrix_becomes_several_and_is_dequantized(kind):
+    tensor = stored(kind, (12, 64))
+    planes = apply_transforms(tensor, ["planes:3"])
+    assert (planes.type, planes.shape) == (kind, (3, 4, 64))
+    assert np.array_equal(planes.values(), tensor.values().reshape(3, 4, 64))
+    transposed = apply_transforms(planes, ["dequantize", "transpose"])
+    assert (transposed.type, transposed.shape) == ("f32", (3, 64, 4))
+    assert np.array_equal(transposed.values(), planes.values().swapaxes(1, 2))
+    assert transformed_shape((12, 64), ("planes:3", "dequantize", "transpose")) == (3, 64, 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [("planes:5", (12, 64)), ("planes:0", (12, 64)), ("planes:2", (2, 6, 64))]
+)
+def test_a_matrix_that_is_no_multiple_of_planes_is_an_error(name, shape):
+    with pytest.raises(ValueError, match=f"no matrix that '{name}' divides"):
+        apply_transforms(stored("f32", shape), [name])
 
 
 def test_elements_are_flattened_and_made_rates():

@@ -37,6 +37,18 @@ STATE_SPACE = {
     "mamba_n_heads": 8,
     "mamba_d_state": 10,
 }
+LATENT = {
+    "num_key_value_heads": 4,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 28,
+    "first_k_dense_replace": 1,
+    "q_lora_rank": 20,
+    "kv_lora_rank": 24,
+    "qk_nope_head_dim": 12,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 10,
+}
 # The class of a model, and its settings.
 FAMILIES = {
     "Llama": ("Llama", {}),
@@ -114,6 +126,9 @@ FAMILIES = {
             "use_qk_norm": True,
         },
     ),
+    "DeepSeek V2": ("DeepseekV2", LATENT),
+    "DeepSeek V3, a MoE": ("DeepseekV3", {**LATENT, "n_group": 2, "topk_group": 1}),
+    "GLM 4.7 Flash": ("Glm4MoeLite", {**LATENT, "q_lora_rank": None}),
     "gpt-oss": (
         "GptOss",
         {

@@ -25,20 +25,39 @@ struct LatentRow {
   void store(const float* from, const decode::LatentSizes& sizes) const {
     for (std::size_t i = 0; i < sizes.key; ++i) first[i] = Element::store(from[i]);
   }
-  // Widens the row to places `part_stride` floats apart for each part.
+  // Widens the row to places `part_stride` floats apart for each part, with zeros up to a whole
+  // vector.
   void widen(float* to, std::size_t part_stride, const decode::LatentSizes& sizes) const {
     for (std::size_t begin = 0; begin < sizes.key; begin += decode::kLatentPart) {
       const std::size_t left = sizes.key - begin;
       const std::size_t count = left < decode::kLatentPart ? left : decode::kLatentPart;
-      std::size_t i = 0;
-      for (; i + kLanes<float> <= count; i += kLanes<float>)
-        tensor_ops::TENSOR_OPS_LEVEL::store<Float32>(
-            to + i, load<Element>(first + begin + i, Whole<1>{}), Whole<1>{});
-      for (; i < count; ++i) to[i] = Element::load(first[begin + i]);
+      for (std::size_t i = 0; i < count; i += kLanes<float>) {
+        const T* const from = first + begin + i;
+        const std::size_t rest = count - i;
+        tensor_ops::TENSOR_OPS_LEVEL::store<Float32>(to + i,
+                                                     rest < kLanes<float>
+                                                         ? load<Element>(from, PartialVector{rest})
+                                                         : load<Element>(from, Whole<1>{}),
+                                                     Whole<1>{});
+      }
       to += part_stride;
     }
   }
 };
+
+// A vector of int8 as floats.
+TENSOR_OPS_INLINE Floats load_integers(const std::int8_t* from) {
+#if defined(__AVX512F__)
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load_vector<__m128i>(from)));
+#elif defined(__AVX2__)
+  return _mm256_cvtepi32_ps(
+      _mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+#else
+  Floats made;
+  for (std::size_t i = 0; i < kLanes<float>; ++i) made[i] = static_cast<float>(from[i]);
+  return made;
+#endif
+}
 
 template <>
 struct LatentRow<Int8> {
@@ -65,24 +84,31 @@ struct LatentRow<Int8> {
     });
   }
   void widen(float* to, std::size_t part_stride, const decode::LatentSizes& sizes) const {
+    const auto place = [&](std::size_t i) {
+      return to + i / decode::kLatentPart * part_stride + i % decode::kLatentPart;
+    };
+    const std::size_t all = decode::scales_of(sizes.latent) + decode::scales_of(sizes.rope);
+    float steps[kLanes<float>];
+    std::size_t group = 0;
     for_groups(sizes, [&](std::size_t begin, std::size_t count, const unsigned char* scale) {
-      std::uint16_t kept;
-      __builtin_memcpy(&kept, scale, sizeof(kept));
-      const float step = Float16::load(kept);
-      float numbers[decode::kScaledElements];
-#pragma omp simd
-      for (std::size_t i = 0; i < count; ++i)
-        numbers[i] = static_cast<float>(first[begin + i]) * step;
-      // A group of the other part need not begin where a group of a part does.
-      for (std::size_t i = 0; i < count;) {
-        const std::size_t at = begin + i, inside = at % decode::kLatentPart;
-        const std::size_t left = decode::kLatentPart - inside;
-        const std::size_t here = left < count - i ? left : count - i;
-        __builtin_memcpy(to + at / decode::kLatentPart * part_stride + inside, numbers + i,
-                         here * sizeof(float));
-        i += here;
+      const std::size_t lane = group++ % kLanes<float>, left = all + 1 - group;
+      if (lane == 0) {
+        const auto* const from = reinterpret_cast<const std::uint16_t*>(scale);
+        const auto next = left < kLanes<float> ? load<Float16>(from, PartialVector{left})
+                                               : load<Float16>(from, Whole<1>{});
+        store_vector(steps, next.vector[0]);
+      }
+      const float step = steps[lane];
+      if (count == decode::kScaledElements && begin % count == 0) {
+        float* const at = place(begin);
+        for (std::size_t i = 0; i < count; i += kLanes<float>)
+          store_vector(at + i, load_integers(first + begin + i) * step);
+      } else {
+        for (std::size_t i = begin; i < begin + count; ++i)
+          *place(i) = static_cast<float>(first[i]) * step;
       }
     });
+    for (std::size_t i = sizes.key; i % kLanes<float>; ++i) *place(i) = 0;
   }
 
  private:
@@ -134,20 +160,29 @@ struct LatentTile {
 struct LatentRange {
   const decode::LatentSizes& sizes;
   std::size_t heads;
-  const float *query, *keys;
+  const float *query, *rest, *keys;  // those of the heads that rest_of() counts lie one by one
   float* scores;
   Partial to;
 
   // The token sees the first `positions` of the range.
   void run(std::size_t positions) const {
-    const std::size_t lanes = rounded_up(heads, kLanes<float>);
+    const std::size_t all = rounded_up(heads, kLanes<float>);
+    const std::size_t lanes = rest_of(heads) ? all - kLanes<float> : all;
     std::size_t lane = 0;
     for (; lane + kLatentVectors * kLanes<float> <= lanes; lane += kLatentVectors * kLanes<float>)
       score<kLatentVectors>(lane, positions);
     for (; lane < lanes; lane += kLanes<float>) score<1>(lane, positions);
-    for (lane = 0; lane < lanes; lane += kLanes<float>) exponentials(lane, positions);
+    for (; lane < heads; lane += kRestHeads) score_rest(lane, lane - lanes, positions);
+    for (lane = 0; lane < all; lane += kLanes<float>) exponentials(lane, positions);
     for (std::size_t d = 0; d < sizes.latent; d += kLatentVectors * kLanes<float>)
       weigh(d, positions);
+  }
+
+  // How many heads are left over by whole vectors, if they are so few that it is better to have the
+  // elements of a query in the lanes of a vector than the heads.
+  static TENSOR_OPS_INLINE std::size_t rest_of(std::size_t heads) {
+    const std::size_t rest = heads % kLanes<float>;
+    return rest <= kLanes<float> / 2 ? rest : 0;
   }
 
  private:
@@ -181,6 +216,36 @@ struct LatentRange {
         for (Floats& sum : row) sum *= sizes.scale;
       tile.store(scores + first * sizes.padded + lane, sizes.padded);
     });
+  }
+
+  // Scores of kRestHeads heads of those that are left over, from one of them on.
+  void score_rest(std::size_t head, std::size_t first_rest, std::size_t positions) const {
+    constexpr std::size_t kPositions = 4;
+    constexpr std::size_t part_floats = decode::kAttendedRange * decode::kLatentPart;
+    static_assert(decode::kAttendedRange % kPositions == 0);
+    const std::size_t row = sizes.parts() * decode::kLatentPart;
+    const float* const q = rest + first_rest * row;
+    for (std::size_t p = 0; p < positions; p += kPositions) {
+      Floats sums[kRestHeads][kPositions] = {};
+      const float* of_part = keys + p * decode::kLatentPart;
+      for (std::size_t k = 0; k < sizes.key; k += kLanes<float>) {
+        if (k > 0 && k % decode::kLatentPart == 0) of_part += part_floats;
+        Floats key[kPositions];
+        for (std::size_t i = 0; i < kPositions; ++i)
+          key[i] = load_vector<Floats>(of_part + i * decode::kLatentPart + k % decode::kLatentPart);
+        for (std::size_t h = 0; h < kRestHeads; ++h) {
+          const Floats of_head = load_vector<Floats>(q + h * row + k);
+          for (std::size_t i = 0; i < kPositions; ++i)
+            sums[h][i] = fma(key[i], of_head, sums[h][i]);
+        }
+      }
+      for (std::size_t h = 0; h < kRestHeads; ++h)
+        for (std::size_t i = 0; i < kPositions; ++i)
+          scores[(p + i) * sizes.padded + head + h] =
+              sizes.scale * halved_lanes(sums[h][i],
+                                         [](auto low, auto high)
+                                             TENSOR_OPS_INLINE_LAMBDA { return low + high; });
+    }
   }
 
   // Replaces the scores of a vector of heads by exp(score - largest).

@@ -54,11 +54,12 @@ struct LatentSizes {
 };
 
 struct LatentScratch {
-  // For each thread: the queries of tokens that are computed together, each [key][padded]; what is
-  // rotated of a query, or what a token keeps; a range of positions as float32,
+  // For each thread: the queries of tokens that are computed together, each [key][padded], and of
+  // heads that fill no vector [kLatentPadding / 2][parts][kLatentPart]; what is rotated of a query,
+  // or what a token keeps; a range of positions as float32,
   // [parts][kAttendedRange][kLatentPart]; its scores, [position][padded]; its result; the largest
   // scores and sums of the tokens so far.
-  Piece<float> queries, row, keys, scores, partial, largest, sums;
+  Piece<float> queries, rest, row, keys, scores, partial, largest, sums;
   // For all threads: how many ranges of each pair are done, how many units threads have taken, and
   // the partial result of each range.
   Piece<std::uint32_t> done, taken;
@@ -73,6 +74,7 @@ struct LatentScratch {
     const std::size_t of_heads = sizes.padded * sizes.rope;
     Pieces own, shared;
     queries = own.add<float>(together, sizes.key, sizes.padded);
+    rest = own.add<float>(together * (kLatentPadding / 2), sizes.parts(), kLatentPart);
     row = own.add<float>(of_heads > sizes.key ? of_heads : sizes.key);
     keys = own.add<float>(sizes.parts(), kAttendedRange, kLatentPart);
     scores = own.add<float>(kAttendedRange, sizes.padded);

@@ -101,15 +101,25 @@ class LatentAttentionStep {
     const std::size_t heads = sizes_.heads_of(group_of(pair));
     const float* const absorbed =
         input(LatentAttentionNode::kAbsorbed, token) + first * sizes_.latent;
-    const float* const whole = input(LatentAttentionNode::kQuery, token) + first * sizes_.query;
+    const float* const query = input(LatentAttentionNode::kQuery, token) + first * sizes_.query;
     float* const rotated = scratch_.row.in(share_.own);
     for (std::size_t h = 0; h < heads; ++h)
-      __builtin_memcpy(rotated + h * sizes_.rope, whole + (h + 1) * sizes_.query - sizes_.rope,
+      __builtin_memcpy(rotated + h * sizes_.rope, query + (h + 1) * sizes_.query - sizes_.rope,
                        sizes_.rope * sizeof(float));
     rotate(rotated, heads, token);
-    float* const to = query(number);
-    transpose(absorbed, sizes_.latent, heads, to);
-    transpose(rotated, sizes_.rope, heads, to + sizes_.latent * sizes_.padded);
+    const std::size_t rest = LatentRange::rest_of(heads), whole = heads - rest;
+    float* const to = query_of(number);
+    transpose(absorbed, sizes_.latent, whole, to);
+    transpose(rotated, sizes_.rope, whole, to + sizes_.latent * sizes_.padded);
+    const std::size_t row = sizes_.parts() * decode::kLatentPart;
+    float* const of_rest = rest_of_query(number);
+    __builtin_memset(of_rest, 0, decode::kLatentPadding / 2 * row * sizeof(float));
+    for (std::size_t h = 0; h < rest; ++h) {
+      __builtin_memcpy(of_rest + h * row, absorbed + (whole + h) * sizes_.latent,
+                       sizes_.latent * sizeof(float));
+      __builtin_memcpy(of_rest + h * row + sizes_.latent, rotated + (whole + h) * sizes_.rope,
+                       sizes_.rope * sizeof(float));
+    }
   }
   // Heads behind the last one are zeros.
   void transpose(const float* from, std::size_t size, std::size_t heads, float* to) const {
@@ -118,8 +128,12 @@ class LatentAttentionStep {
       for (std::size_t h = heads; h < sizes_.padded; ++h) to[h] = 0;
     }
   }
-  TENSOR_OPS_INLINE float* query(std::size_t number) const {
+  TENSOR_OPS_INLINE float* query_of(std::size_t number) const {
     return scratch_.queries.in(share_.own) + number * sizes_.key * sizes_.padded;
+  }
+  TENSOR_OPS_INLINE float* rest_of_query(std::size_t number) const {
+    return scratch_.rest.in(share_.own) +
+           number * (decode::kLatentPadding / 2) * sizes_.parts() * decode::kLatentPart;
   }
 
   // Widens what a token sees of a range.
@@ -136,7 +150,8 @@ class LatentAttentionStep {
   void attend(std::size_t pair, std::size_t range, std::size_t number, float* to) const {
     LatentRange{sizes_,
                 sizes_.heads_of(group_of(pair)),
-                query(number),
+                query_of(number),
+                rest_of_query(number),
                 scratch_.keys.in(share_.own),
                 scratch_.scores.in(share_.own),
                 Partial(to, scratch_.layout)}

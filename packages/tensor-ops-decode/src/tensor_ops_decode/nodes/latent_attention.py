@@ -110,7 +110,7 @@ def _sample(
 KIND = Kind(
     name="latent_attention",
     meaning="softmax(scale * [absorbed, rotated query] @ [latents, rotated keys].T) @ latents, of "
-    "the request's tokens so far, where kv is rms_norm's x of a latent, and a key",
+    "the request's tokens so far, where kv is a latent before its norm, and a key",
     compute=compute,
     bound=bound,
     inputs=(Input("absorbed", "HL"), Input("query", "HS"), Input("kv", "L+R")),
