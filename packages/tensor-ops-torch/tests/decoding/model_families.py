@@ -126,9 +126,10 @@ FAMILIES = {
             "use_qk_norm": True,
         },
     ),
-    "DeepSeek V2": ("DeepseekV2", LATENT),
-    "DeepSeek V3, a MoE": ("DeepseekV3", {**LATENT, "n_group": 2, "topk_group": 1}),
-    "GLM 4.7 Flash": ("Glm4MoeLite", {**LATENT, "q_lora_rank": None}),
+    "DeepSeek V2 MoE": ("DeepseekV2", LATENT),
+    "DeepSeek V3 MoE": ("DeepseekV3", {**LATENT, "n_group": 2, "topk_group": 1}),
+    "DeepSeek V3 without experts": ("DeepseekV3", {**LATENT, "first_k_dense_replace": 2}),
+    "GLM 4.7 Flash MoE": ("Glm4MoeLite", {**LATENT, "q_lora_rank": None}),
     "gpt-oss": (
         "GptOss",
         {
