@@ -10,8 +10,10 @@ import torch
 from family_files import Files
 from gguf_models import write_gguf
 from greedy_models import assert_same, expected, greedy, open_kernel
+from running_shards import Shards
 from small_families import small_model
-from tensor_ops_decode import FileFormatError
+from tensor_ops_decode import FileFormatError, ProgramError, shard
+from tensor_ops_decode.executors.sources import TensorArrays
 from tensor_ops_decode.models import decoder_of
 
 PROMPTS = [[3, 200, 17], list(range(40, 57))]
@@ -77,6 +79,31 @@ def test_smaller_caches_say_nearly_the_same(tmp_path, backend, dtype):
             found.append(greedy(kernel, PROMPTS[1:], 1)[0][1])
     error = np.abs(found[1] - found[0]).max()
     assert 0 < error < {"float16": 0.02, "int8": 0.2}[dtype]
+
+
+@pytest.mark.parametrize(("quantize", "world_size"), [(None, 3), ("q8_0", 2)])
+def test_ranks_divide_the_heads_and_have_all_latents(tmp_path, executor, quantize, world_size):
+    """Blocks of 32 columns of ``o_proj`` are two heads."""
+    small_model("GLM 4.7 Flash", hidden_size=64).save_pretrained(tmp_path)
+    options = {"cache_dtype": "float32", "quantize": quantize, "max_num_batched_requests": 1}
+    with open_kernel(tmp_path, backend="python", **options) as kernel:
+        program = kernel.program
+    arrays = TensorArrays(program, {})
+    found = [Shards(executor, program, arrays, count) for count in (1, world_size)]
+    (whole, right), (tokens, logits) = (each.greedy(PROMPTS[1][:8], 4) for each in found)
+    for each in found:
+        each.close()
+    assert tokens == whole
+    assert np.abs(logits[0] - right[0]).max() < (1e-4 if quantize is None else 5e-2)
+    shards = [shard(program, rank, world_size) for rank in range(world_size)]
+    kinds = ("head_linear", "latent_attention")
+    for of_ranks in zip(*(each.nodes for each in shards), strict=True):
+        if of_ranks[0].kind in kinds:
+            heads = [node.attributes["num_heads"] for node in of_ranks]
+            assert heads == ([2, 1, 1] if quantize is None else [2, 2])
+    assert {tuple(each.caches.items()) for each in shards} == {tuple(program.caches.items())}
+    with pytest.raises(ProgramError, match=f"at most {4 if quantize is None else 2}, got 5"):
+        shard(program, 0, 5)
 
 
 @pytest.mark.parametrize(

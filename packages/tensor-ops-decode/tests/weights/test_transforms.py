@@ -43,6 +43,16 @@ def test_what_is_kept_is_what_a_slice_keeps(kind, name, kept):
     assert np.array_equal(cut.values(), right)
 
 
+@pytest.mark.parametrize("kind", ["f32", "q8_0"])
+def test_some_matrices_of_a_stack_are_kept(kind):
+    tensor = stored(kind, (5, 3, 64))
+    kept = apply_transforms(tensor, ["planes:1:4"])
+    assert (kept.type, kept.shape) == (kind, (3, 3, 64))
+    assert np.array_equal(kept.values(), tensor.values()[1:4])
+    with pytest.raises(ValueError, match="cannot be cut to planes 0 to 1"):
+        apply_transforms(stored(kind, (3, 64)), ["planes:0:1"])
+
+
 def test_each_matrix_of_a_stack_is_cut():
     tensor = stored("q8_0", (2, 3, 64))
     right = tensor.values()[:, 1:3, 32:64]
@@ -106,7 +116,7 @@ def test_a_node_computes_with_the_part_that_its_program_names():
     np.testing.assert_allclose(executable.arrays["y"][0], right, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["rows:1", "rows:a:b", "rows:1:2:3", "planes:0:1", 3])
+@pytest.mark.parametrize("name", ["rows:1", "rows:a:b", "rows:1:2:3", "stacks:0:1", 3])
 def test_a_program_names_only_transforms_that_there_are(name):
     builder = Builder(Limits(1, 1, 1, 16, 16, 1))
     builder.tensor(

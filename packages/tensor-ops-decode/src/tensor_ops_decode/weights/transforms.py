@@ -24,7 +24,7 @@ __all__ = [
 
 QUANTIZED_TYPES = tuple(name for name, form in FORMATS.items() if form.quantize_blocks)
 _QUANTIZE = "quantize:"
-_RANGE = re.compile(r"(rows|columns):(\d{1,10}):(\d{1,10})")
+_RANGE = re.compile(r"(planes|rows|columns):(\d{1,10}):(\d{1,10})")
 _BLOCKS = re.compile(r"row_blocks:(\d{1,10}):(\d{1,10}):(\d{1,10})")
 _PLANES = re.compile(r"planes:(\d{1,10})")
 
@@ -44,7 +44,7 @@ def apply_transforms(tensor: StoredTensor, transforms: Sequence[str]) -> StoredT
     ``"neg_exp"`` makes one of type f32 of a float type: -exp of each value, in float32.
     ``"quantize:q8_0"`` and the like make one of that type. ``"rows:a:b"`` and ``"columns:a:b"``
     keep those from a up to b, as a slice does, of a tensor of any type; columns are cut between
-    blocks only. Of a vector, columns are its elements.
+    blocks only. Of a vector, columns are its elements. ``"planes:a:b"`` keeps matrices of a stack.
 
     The result has the memory of the tensor given if there are no transforms, or of rows only. It is
     a ValueError if a transform is unknown, or does not apply to this tensor.
@@ -75,7 +75,7 @@ def find_transform(name: str) -> Transform | None:
 
 
 def is_cut(name: str) -> bool:
-    """Return whether a transform keeps some rows or columns, of a tensor of any type."""
+    """Return whether a transform keeps some planes, rows or columns, of a tensor of any type."""
     return _RANGE.fullmatch(name) is not None
 
 
@@ -192,9 +192,9 @@ def _neg_exp(tensor: StoredTensor) -> StoredTensor:
 
 
 def _cut(what: str, first: int, end: int, tensor: StoredTensor) -> StoredTensor:
-    """Return some rows or columns of a tensor."""
+    """Return some planes, rows or columns of a tensor."""
     shape, form = list(tensor.shape), tensor.format
-    axis = len(shape) - (1 if what == "columns" else 2)
+    axis = len(shape) - {"columns": 1, "rows": 2, "planes": 3}[what]
     size = shape[axis] if axis >= 0 else 0
     step = form.block_size if what == "columns" else 1
     if not first < end <= size or first % step or end % step:
@@ -208,8 +208,10 @@ def _cut(what: str, first: int, end: int, tensor: StoredTensor) -> StoredTensor:
         of_block = form.block_bytes
         data = tensor.data[:, first // step * of_block : end // step * of_block]
     else:
-        planes = tensor.data.reshape(-1, size, tensor.data.shape[-1])
-        data = planes[:, first:end].reshape(-1, tensor.data.shape[-1])
+        length = tensor.data.shape[-1]
+        rows = tensor.shape[-2] if what == "planes" else 1
+        planes = tensor.data.reshape(-1, size, rows * length)
+        data = planes[:, first:end].reshape(-1, length)
     return dataclasses.replace(tensor, shape=tuple(shape), data=np.ascontiguousarray(data))
 
 
@@ -246,4 +248,4 @@ _NAMED = (
 )
 
 #: The names of all transforms; those with arguments as they are spelled.
-TRANSFORMS = (*_NAMED, "row_blocks:n:a:b", "planes:n", "rows:a:b", "columns:a:b")
+TRANSFORMS = (*_NAMED, "row_blocks:n:a:b", "planes:n", "planes:a:b", "rows:a:b", "columns:a:b")
