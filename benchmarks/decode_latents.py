@@ -96,7 +96,7 @@ def measure(rounds: int) -> dict[str, Any]:
     """Return the seconds of steps, and of reading memory, round by round."""
     from threads import facts
 
-    memory = np.zeros(READ // 8, np.uint64)
+    memory = np.ones(READ // 8, np.uint64)
     read = [_seconds(lambda: np.bitwise_or.reduce(memory)) for _ in range(rounds)]
     return facts() | {
         "how": {"rounds": rounds, "threads": 1, "position": POSITION, "prompt": PROMPT},
