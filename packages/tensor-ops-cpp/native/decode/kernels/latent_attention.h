@@ -31,15 +31,13 @@ struct LatentRow {
     for (std::size_t begin = 0; begin < sizes.key; begin += decode::kLatentPart) {
       const std::size_t left = sizes.key - begin;
       const std::size_t count = left < decode::kLatentPart ? left : decode::kLatentPart;
-      for (std::size_t i = 0; i < count; i += kLanes<float>) {
-        const T* const from = first + begin + i;
-        const std::size_t rest = count - i;
-        tensor_ops::TENSOR_OPS_LEVEL::store<Float32>(to + i,
-                                                     rest < kLanes<float>
-                                                         ? load<Element>(from, PartialVector{rest})
-                                                         : load<Element>(from, Whole<1>{}),
-                                                     Whole<1>{});
-      }
+      std::size_t i = 0;
+      for (; i + kLanes<float> <= count; i += kLanes<float>)
+        tensor_ops::TENSOR_OPS_LEVEL::store<Float32>(
+            to + i, load<Element>(first + begin + i, Whole<1>{}), Whole<1>{});
+      if (i < count)
+        tensor_ops::TENSOR_OPS_LEVEL::store<Float32>(
+            to + i, load<Element>(first + begin + i, PartialVector{count - i}), Whole<1>{});
       to += part_stride;
     }
   }

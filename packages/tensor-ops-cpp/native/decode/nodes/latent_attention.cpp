@@ -41,7 +41,7 @@ class LatentAttentionStep {
              latent, sizes_.eps);
       __builtin_memcpy(kept + latent, kv + latent, sizes_.rope * sizeof(float));
       rotate(kept + latent, 1, token);
-      row(token, position(token)).store(kept, sizes_);
+      LatentRow<Element>(bytes_of(token, position(token)), sizes_).store(kept, sizes_);
     }
   }
 
@@ -74,14 +74,15 @@ class LatentAttentionStep {
     return seen < decode::kAttendedRange ? seen : decode::kAttendedRange;
   }
 
-  TENSOR_OPS_INLINE LatentRow<Element> row(std::size_t token, std::size_t at) const {
+  // Where what a position of a token's request keeps begins; those of a page follow one another.
+  TENSOR_OPS_INLINE unsigned char* bytes_of(std::size_t token, std::size_t at) const {
     const decode::CacheMemory& cache = share_.cache;
     const auto slot = static_cast<std::size_t>(share_.step->slots[token]);
     const std::int32_t* const pages =
         share_.step->page_table + slot * share_.step->pages_per_request;
     const std::size_t number =
         cache.is_paged ? static_cast<std::size_t>(pages[at / cache.page_size]) : slot;
-    return {cache.page(number, 0) + at % cache.page_size * position_bytes_, sizes_};
+    return cache.page(number, 0) + at % cache.page_size * position_bytes_;
   }
 
   TENSOR_OPS_INLINE void rotate(float* rows, std::size_t count, std::size_t token) const {
@@ -138,12 +139,17 @@ class LatentAttentionStep {
 
   // Widens what a token sees of a range.
   void widen(std::size_t token, std::size_t range) const {
-    float* const to = scratch_.keys.in(share_.own);
-    const std::size_t first = range * decode::kAttendedRange, count = seen_of(token, range);
-    for (std::size_t i = 0; i < count; ++i)
-      row(token, first + i)
-          .widen(to + i * decode::kLatentPart, decode::kAttendedRange * decode::kLatentPart,
-                 sizes_);
+    float* to = scratch_.keys.in(share_.own);
+    const std::size_t size = share_.cache.page_size, first = range * decode::kAttendedRange;
+    const std::size_t end = first + seen_of(token, range);
+    for (std::size_t at = first; at < end;) {
+      unsigned char* bytes = bytes_of(token, at);
+      const std::size_t in_page = size - at % size, left = end - at;
+      const std::size_t behind = at + (in_page < left ? in_page : left);
+      for (; at < behind; ++at, bytes += position_bytes_, to += decode::kLatentPart)
+        LatentRow<Element>(bytes, sizes_)
+            .widen(to, decode::kAttendedRange * decode::kLatentPart, sizes_);
+    }
   }
 
   // Computes a range, which is widened, for a pair.

@@ -44,7 +44,7 @@ class Lowering {
       const std::string kind = program_.nodes[n].kind->name;
       if (kind == "embed")
         add_embed(n);
-      else if (kind == "linear")
+      else if (program_.nodes[n].kind->is(kProduct))
         add_product(phase);
       else if (kind == "rms_norm")
         refuse(n, "this kind where only a product reads it");
