@@ -153,6 +153,12 @@ struct LatentTile {
   }
 };
 
+// Where what the positions of a range keep begins.
+struct RangeRows {
+  std::size_t count = 0;
+  unsigned char* row[decode::kAttendedRange];
+};
+
 // A range of positions whose keys have been widened, beside a group of heads of one token. The sums
 // of a head have one order, whatever is computed beside them.
 struct LatentRange {
@@ -161,6 +167,9 @@ struct LatentRange {
   const float *query, *rest, *keys;  // those of the heads that rest_of() counts lie one by one
   float* scores;
   Partial to;
+  // What is prefetched meanwhile, since it is widened next: so many bytes of each of these rows.
+  const RangeRows& next;
+  std::size_t row_bytes;
 
   // The token sees the first `positions` of the range.
   void run(std::size_t positions) const {
@@ -200,12 +209,15 @@ struct LatentRange {
   // Scores of some vectors of heads. Those of positions behind the last one are never read.
   template <std::size_t vectors>
   void score(std::size_t lane, std::size_t positions) const {
-    constexpr std::size_t part_floats = decode::kAttendedRange * decode::kLatentPart;
     for_tiles(positions, [&](std::size_t first, auto rows) TENSOR_OPS_INLINE_LAMBDA {
       LatentTile<rows, vectors> tile;
       const float* of_part = keys + first * decode::kLatentPart;
-      for (std::size_t k = 0; k < sizes.key; k += decode::kLatentPart, of_part += part_floats) {
+      const std::size_t bytes = row_bytes / sizes.parts() + 1;
+      for (std::size_t k = 0; k < sizes.key;
+           k += decode::kLatentPart, of_part += decode::kLatentPartFloats) {
         const std::size_t left = sizes.key - k;
+        for (std::size_t p = first; lane == 0 && p < first + rows && p < next.count; ++p)
+          prefetch(next.row[p] + k / decode::kLatentPart * bytes, bytes);
         tile.template add<decode::kLatentPart>(
             query + k * sizes.padded + lane, sizes.padded, of_part, 1,
             left < decode::kLatentPart ? left : decode::kLatentPart);
@@ -219,7 +231,6 @@ struct LatentRange {
   // Scores of kRestHeads heads of those that are left over, from one of them on.
   void score_rest(std::size_t head, std::size_t first_rest, std::size_t positions) const {
     constexpr std::size_t kPositions = 4;
-    constexpr std::size_t part_floats = decode::kAttendedRange * decode::kLatentPart;
     static_assert(decode::kAttendedRange % kPositions == 0);
     const std::size_t row = sizes.parts() * decode::kLatentPart;
     const float* const q = rest + first_rest * row;
@@ -227,7 +238,7 @@ struct LatentRange {
       Floats sums[kRestHeads][kPositions] = {};
       const float* of_part = keys + p * decode::kLatentPart;
       for (std::size_t k = 0; k < sizes.key; k += kLanes<float>) {
-        if (k > 0 && k % decode::kLatentPart == 0) of_part += part_floats;
+        if (k > 0 && k % decode::kLatentPart == 0) of_part += decode::kLatentPartFloats;
         Floats key[kPositions];
         for (std::size_t i = 0; i < kPositions; ++i)
           key[i] = load_vector<Floats>(of_part + i * decode::kLatentPart + k % decode::kLatentPart);
@@ -265,9 +276,8 @@ struct LatentRange {
   // Elements of the results from d on, of all heads: the latents of the positions in order, each
   // times its weight.
   void weigh(std::size_t d, std::size_t positions) const {
-    constexpr std::size_t part_floats = decode::kAttendedRange * decode::kLatentPart;
     const float* const latents =
-        keys + d / decode::kLatentPart * part_floats + d % decode::kLatentPart;
+        keys + d / decode::kLatentPart * decode::kLatentPartFloats + d % decode::kLatentPart;
     for_tiles(heads, [&](std::size_t head, auto rows) TENSOR_OPS_INLINE_LAMBDA {
       LatentTile<rows, kLatentVectors> tile;
       tile.template add<1>(latents, decode::kLatentPart, scores + head, sizes.padded, positions);

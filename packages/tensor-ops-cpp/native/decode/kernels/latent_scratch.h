@@ -9,7 +9,10 @@ namespace tensor_ops::decode {
 // every level; tokens of a prompt are computed together up to so many padded heads.
 constexpr std::size_t kMostLatentHeads = 32, kLatentPadding = 16, kLatentTogether = 64;
 // What is kept of a range is widened in parts of so many elements, each part of all positions.
+// Parts are kLatentPartFloats apart, which is no power of two: else those of a position would have
+// the same places in the processor's caches.
 constexpr std::size_t kLatentPart = 64;
+constexpr std::size_t kLatentPartFloats = (kAttendedRange + 1) * kLatentPart;
 
 struct LatentSizes {
   std::size_t heads, latent, rope, key;  // a key is a latent and what is rotated
@@ -57,7 +60,7 @@ struct LatentScratch {
   // For each thread: the queries of tokens that are computed together, each [key][padded], and of
   // heads that fill no vector [kLatentPadding / 2][parts][kLatentPart]; what is rotated of a query,
   // or what a token keeps; a range of positions as float32,
-  // [parts][kAttendedRange][kLatentPart]; its scores, [position][padded]; its result; the largest
+  // [parts][position][kLatentPart]; its scores, [position][padded]; its result; the largest
   // scores and sums of the tokens so far.
   Piece<float> queries, rest, row, keys, scores, partial, largest, sums;
   // For all threads: how many ranges of each pair are done, how many units threads have taken, and
@@ -76,7 +79,7 @@ struct LatentScratch {
     queries = own.add<float>(together, sizes.key, sizes.padded);
     rest = own.add<float>(together * (kLatentPadding / 2), sizes.parts(), kLatentPart);
     row = own.add<float>(of_heads > sizes.key ? of_heads : sizes.key);
-    keys = own.add<float>(sizes.parts(), kAttendedRange, kLatentPart);
+    keys = own.add<float>(sizes.parts(), kLatentPartFloats);
     scores = own.add<float>(kAttendedRange, sizes.padded);
     partial = own.add<float>(layout.floats);
     largest = own.add<float>(together, sizes.padded);

@@ -137,30 +137,36 @@ class LatentAttentionStep {
            number * (decode::kLatentPadding / 2) * sizes_.parts() * decode::kLatentPart;
   }
 
-  // Widens what a token sees of a range.
-  void widen(std::size_t token, std::size_t range) const {
-    float* to = scratch_.keys.in(share_.own);
+  // Finds what a token sees of a range.
+  void find(std::size_t token, std::size_t range, RangeRows& rows) const {
     const std::size_t size = share_.cache.page_size, first = range * decode::kAttendedRange;
-    const std::size_t end = first + seen_of(token, range);
-    for (std::size_t at = first; at < end;) {
-      unsigned char* bytes = bytes_of(token, at);
-      const std::size_t in_page = size - at % size, left = end - at;
-      const std::size_t behind = at + (in_page < left ? in_page : left);
-      for (; at < behind; ++at, bytes += position_bytes_, to += decode::kLatentPart)
-        LatentRow<Element>(bytes, sizes_)
-            .widen(to, decode::kAttendedRange * decode::kLatentPart, sizes_);
+    rows.count = seen_of(token, range);
+    for (std::size_t i = 0; i < rows.count;) {
+      unsigned char* bytes = bytes_of(token, first + i);
+      const std::size_t in_page = size - (first + i) % size, left = rows.count - i;
+      const std::size_t behind = i + (in_page < left ? in_page : left);
+      for (; i < behind; ++i, bytes += position_bytes_) rows.row[i] = bytes;
     }
+  }
+  void widen(const RangeRows& rows) const {
+    float* const to = scratch_.keys.in(share_.own);
+    for (std::size_t i = 0; i < rows.count; ++i)
+      LatentRow<Element>(rows.row[i], sizes_)
+          .widen(to + i * decode::kLatentPart, decode::kLatentPartFloats, sizes_);
   }
 
   // Computes a range, which is widened, for a pair.
-  void attend(std::size_t pair, std::size_t range, std::size_t number, float* to) const {
+  void attend(std::size_t pair, std::size_t range, std::size_t number, float* to,
+              const RangeRows& next) const {
     LatentRange{sizes_,
                 sizes_.heads_of(group_of(pair)),
                 query_of(number),
                 rest_of_query(number),
                 scratch_.keys.in(share_.own),
                 scratch_.scores.in(share_.own),
-                Partial(to, scratch_.layout)}
+                Partial(to, scratch_.layout),
+                next,
+                position_bytes_}
         .run(seen_of(token_of(pair), range));
   }
 
@@ -198,9 +204,14 @@ class LatentAttentionStep {
       const std::size_t to = end - first < count ? end - first : count;
       if (from >= to) continue;
       prepare(pair, 0);
+      RangeRows seen{}, next{};
+      find(token_of(pair), from, next);
       for (std::size_t range = from; range < to; ++range) {
-        widen(token_of(pair), range);
-        attend(pair, range, 0, part(first + range));
+        seen = next;
+        next.count = 0;
+        if (range + 1 < to) find(token_of(pair), range + 1, next);
+        widen(seen);
+        attend(pair, range, 0, part(first + range), next);
       }
       const auto mine = static_cast<std::uint32_t>(to - from);
       if (__atomic_add_fetch(scratch_.done.in(share_.shared) + pair, mine, __ATOMIC_ACQ_REL) !=
@@ -243,10 +254,16 @@ class LatentAttentionStep {
     const std::size_t last = first + tokens - 1;
     float* const partial = scratch_.partial.in(share_.own);
     for (std::size_t t = 0; t < tokens; ++t) prepare(first + t, t);
+    const RangeRows none{};
+    RangeRows seen{}, next{};
+    find(token_of(last), 0, next);
     for (std::size_t range = 0; range < ranges(last); ++range) {
-      widen(token_of(last), range);
+      seen = next;
+      next.count = 0;
+      if (range + 1 < ranges(last)) find(token_of(last), range + 1, next);
+      widen(seen);
       for (std::size_t t = 0; t < tokens; ++t) {
-        attend(first + t, range, t, partial);
+        attend(first + t, range, t, partial, t == 0 ? next : none);
         add(first + t, t, range == 0, partial);
       }
     }
