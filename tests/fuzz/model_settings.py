@@ -63,9 +63,6 @@ GGUF = {
     "ssm.group_count": 2,
     "ssm.time_step_rank": 4,
     "ssm.inner_size": 32,
-    "attention.kv_lora_rank": 12,
-    "attention.value_length": 8,
-    "rope.dimension_count": 4,
 }
 HUGGING_FACE = {
     "hidden_size": 32,
@@ -91,11 +88,6 @@ HUGGING_FACE = {
     "mamba_d_state": 8,
     "time_step_limit": [0.0, {"__float__": "Infinity"}],
     "position_embedding_type": "rope",
-    "q_lora_rank": 12,
-    "kv_lora_rank": 12,
-    "qk_nope_head_dim": 4,
-    "qk_rope_head_dim": 4,
-    "v_head_dim": 6,
 }
 GGUF_EXPERTS = {
     "expert_count": 4,
@@ -114,6 +106,26 @@ HUGGING_FACE_EXPERTS = {
     "num_experts_per_tok": 2,
     "moe_intermediate_size": 12,
     "shared_expert_intermediate_size": 20,
+}
+GGUF_LATENTS = {
+    "attention.q_lora_rank": 12,
+    "attention.kv_lora_rank": 12,
+    "attention.key_length": 16,
+    "attention.value_length": 12,
+    "attention.key_length_mla": 8,
+    "attention.value_length_mla": 6,
+    "rope.dimension_count": 4,
+}
+HUGGING_FACE_LATENTS = {
+    "num_key_value_heads": 4,
+    "q_lora_rank": 12,
+    "kv_lora_rank": 12,
+    "qk_nope_head_dim": 4,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 6,
+    "n_group": 2,
+    "topk_group": 1,
+    "first_k_dense_replace": 1,
 }
 FACTORS = {
     "rope_freqs.weight": {"type": "f32", "shape": [4]},
@@ -158,11 +170,14 @@ def _models():
     """Return the settings and the tensors of a model of each family, in both kinds of files."""
     for family in FAMILIES:
         keys = GGUF | (GGUF_EXPERTS if family.may_have_experts else {})
+        has_latents = family.gguf == "deepseek2"
+        keys |= GGUF_LATENTS if has_latents else {}
         settings = {f"{family.gguf}.{name}": value for name, value in keys.items()}
         yield _model({"general.architecture": family.gguf, **settings})
         activation = "silu" if "Gemma" not in family.name else "gelu_pytorch_tanh"
         own = {**HUGGING_FACE, "hidden_act": activation, "hidden_activation": activation}
         own |= HUGGING_FACE_EXPERTS if family.may_have_experts else {}
+        own |= HUGGING_FACE_LATENTS if has_latents else {}
         own = {family.within: own} if family.within else own
         yield _model({"architectures": [family.hugging_face], **own})
     phi3 = {f"phi3.{name}": value for name, value in GGUF.items()}
@@ -228,6 +243,10 @@ def _model(metadata):
     if decoder.gates_attention:
         shapes["q"] = [2 * q, hidden]
     names = dict(decoder.names)
+    if decoder.latent is not None:
+        shapes |= _of_latents(decoder)
+        for role in ("q", "k", "v", *(["kv_b"] if "k_b" in names else [])):
+            del names[role]
     layer = names.pop("layer")
     joined = [("qkv", "q k v"), ("gate_up", "gate up"), ("delta_qkvz", "delta_qkv delta_gate")]
     for role, parts in (*joined, ("delta_ba", "delta_beta delta_rate")):
@@ -278,6 +297,20 @@ def _model(metadata):
 
 ATTENTION = ("q", "k", "v", "o", "q_norm", "k_norm")
 CONVOLUTION = ("conv_in", "conv", "conv_out")
+
+
+def _of_latents(decoder):
+    """Return the shapes of the tensors of latent attention by their roles."""
+    latent, heads, hidden = decoder.latent, decoder.heads, decoder.hidden
+    rank, query_rank = latent.rank, latent.query_rank
+    return {
+        "q_a": [query_rank, hidden], "q_a_norm": [query_rank],
+        "q_b": [heads * (latent.key_size + latent.rotated_size), query_rank],
+        "kv_a": [rank + latent.rotated_size, hidden], "kv_a_norm": [rank],
+        "kv_b": [heads * (latent.key_size + latent.value_size), rank],
+        "k_b": [heads, rank, latent.key_size], "v_b": [heads, latent.value_size, rank],
+        "o": [hidden, heads * latent.value_size],
+    }  # fmt: skip
 
 
 def _of_linear_attention(decoder):

@@ -6,6 +6,7 @@ import gguf
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from family_files import Files
 from gguf_models import write_gguf
@@ -115,6 +116,8 @@ def test_ranks_divide_the_heads_and_have_all_latents(tmp_path, executor, quantiz
         ("DeepSeek V3", {"q_lora_rank": None}, "self_attn.q_proj.weight', shape (80, 48), is mis"),
         ("DeepSeek V3", {"qk_nope_head_dim": 0}, "qk_nope_head_dim must be a positive integer"),
         ("DeepSeek V3", {"n_group": None}, "n_group is missing"),
+        ("DeepSeek V3", {"n_group": 3}, "3 experts are to be of 2 groups, of 3 groups of 8"),
+        ("DeepSeek V3", {"topk_group": 5}, "expected groups of one size that have as many"),
         ("DeepSeek V2", {"topk_method": "noaux_tc"}, "topk_method must be 'greedy' or"),
         ("DeepSeek V2", {"norm_topk_prob": True}, "norm_topk_prob is True; only False is"),
         ("GLM 4.7 Flash", {"mlp_layer_types": ["dense"]}, "for each of 2 layers, got ['dense']"),
@@ -157,11 +160,21 @@ def gguf_decoder(names=(), **changed):
     return decoder_of(Files(GGUF | changed, names))
 
 
+def test_a_folder_without_the_matrix_of_latents_is_refused(tmp_path):
+    small_model("DeepSeek V3").save_pretrained(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    del tensors[f"model.layers.1{KV_B}"]
+    save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+    with pytest.raises(FileFormatError, match=r"'model.layers.1.*kv_b_proj.weight', .* is missing"):
+        open_kernel(tmp_path, backend="python")
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"deepseek2.attention.key_length_mla": 8}, "must be more than the 8 elements that are"),
         ({"deepseek2.expert_gating_func": 4}, "expert_gating_func must be 1 or 2, got 4"),
+        ({"deepseek2.expert_gating_func": 1.5}, "expert_gating_func must be a positive integer"),
         ({"deepseek2.attention.kv_lora_rank": 0}, "attention.kv_lora_rank must be a positive"),
     ],
 )

@@ -199,18 +199,17 @@ class _Assembly:
         heads, rows = self.decoder.heads, of.key_size + of.value_size
         shapes = (heads, of.rank, of.key_size), (heads, of.value_size, of.rank)
         name = self.name("kv_b", layer)
-        if name not in self.known:
+        if name not in self.known and "k_b" in self.decoder.names:
             names = (self.name("k_b", layer), self.name("v_b", layer))
             keys, values = map(self.tensor, names, shapes)
             return self.typed(keys), self.typed(values)
+        of_values = (f"row_blocks:{rows}:{of.key_size}:{rows}", f"planes:{heads}")
+        values = self.tensor(name, shapes[1], of_values)
         # Blocks of a quantized matrix lie along its rows, which become columns.
         is_float = FORMATS[self.files.header(name).type].is_float
         transposed = ("transpose",) if is_float else ("dequantize", "transpose")
-        parts = (0, of.key_size, *transposed), (of.key_size, rows)
-        keys, values = (
-            self.tensor(name, shape, (f"row_blocks:{rows}:{begin}:{end}", f"planes:{heads}", *rest))
-            for shape, (begin, end, *rest) in zip(shapes, parts, strict=True)
-        )
+        of_keys = (f"row_blocks:{rows}:0:{of.key_size}", f"planes:{heads}", *transposed)
+        keys = self.tensor(name, shapes[0], of_keys)
         return self.typed(keys), self.typed(values)
 
     def convolution(self, layer: int, x: str, kept: int) -> str:

@@ -157,8 +157,8 @@ def _gguf(files: Weights, settings: ModelSettings) -> Decoder:
 def _gguf_experts(settings: ModelSettings, *, has_bias: bool) -> Experts:
     inner = settings.size("expert_feed_forward_length")
     # Older files do not say it; scores with a bias are of sigmoid in all of these models.
-    scoring = settings.values.get("expert_gating_func", 2 if has_bias else 1)
-    if scoring not in (1, 2):
+    scoring = settings.size_or_none("expert_gating_func") or (2 if has_bias else 1)
+    if scoring > 2:
         raise FileFormatError(
             f"{settings.where}: expert_gating_func must be 1 or 2, got {scoring!r:.80}"
         )

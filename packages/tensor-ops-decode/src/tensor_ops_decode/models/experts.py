@@ -113,7 +113,7 @@ def gguf_experts(settings: ModelSettings, intermediate: int, **given: Any) -> Ex
         "intermediate": settings.size("expert_feed_forward_length", intermediate),
         "layers": (True,) * settings.size("block_count"),
     }
-    return Experts(**(fields | given))
+    return _checked(settings, Experts(**(fields | given)))
 
 
 def hugging_face_experts(settings: ModelSettings, *counts: str, **given: Any) -> Experts:
@@ -134,7 +134,7 @@ def hugging_face_experts(settings: ModelSettings, *counts: str, **given: Any) ->
     }
     if "intermediate" not in given:
         fields["intermediate"] = settings.size("moe_intermediate_size")
-    return Experts(**(fields | given))
+    return _checked(settings, Experts(**(fields | given)))
 
 
 def alternating_layers(settings: ModelSettings) -> tuple[bool, ...]:
@@ -146,6 +146,17 @@ def alternating_layers(settings: ModelSettings) -> tuple[bool, ...]:
         )
     step, layers = settings.size("decoder_sparse_step"), settings.size("num_hidden_layers")
     return tuple(layer not in dense and (layer + 1) % step == 0 for layer in range(layers))
+
+
+def _checked(settings: ModelSettings, experts: Experts) -> Experts:
+    """Raise a FileFormatError unless the groups of experts have enough of them."""
+    count, groups, used = experts.count, experts.groups, experts.used_groups
+    if count % groups or used > groups or experts.chosen > used * (count // groups):
+        raise FileFormatError(
+            f"{settings.where}: {experts.chosen} experts are to be of {used} groups, of {groups} "
+            f"groups of {count} experts; expected groups of one size that have as many"
+        )
+    return experts
 
 
 def _chosen(settings: ModelSettings, name: str, count: int) -> int:
