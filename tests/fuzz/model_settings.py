@@ -40,7 +40,9 @@ WORDS = [
     "rope.scaling.finetuned", "position_embedding_type", "layers_block_type", "per_layer_config",
     "attention.key_length_swa", "attention.shared_kv_layers", "num_kv_shared_layers",
     "proportional", "hidden_size_per_layer_input", "global_head_dim", "attention_k_eq_v",
-    "use_double_wide_mlp",
+    "use_double_wide_mlp", "q_lora_rank",
+    "topk_method", "group_limited_greedy", "mlp_layer_types", "dense", "sparse", "rope_interleave",
+    "attention.key_length_mla", "attention.q_lora_rank", "topk_group", "expert_weights_norm",
 ]  # fmt: skip
 GGUF = {
     "embedding_length": 32,
@@ -124,6 +126,26 @@ HUGGING_FACE_EXPERTS = {
     "moe_intermediate_size": 12,
     "shared_expert_intermediate_size": 20,
 }
+GGUF_LATENTS = {
+    "attention.q_lora_rank": 12,
+    "attention.kv_lora_rank": 12,
+    "attention.key_length": 16,
+    "attention.value_length": 12,
+    "attention.key_length_mla": 8,
+    "attention.value_length_mla": 6,
+    "rope.dimension_count": 4,
+}
+HUGGING_FACE_LATENTS = {
+    "num_key_value_heads": 4,
+    "q_lora_rank": 12,
+    "kv_lora_rank": 12,
+    "qk_nope_head_dim": 4,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 6,
+    "n_group": 2,
+    "topk_group": 1,
+    "first_k_dense_replace": 1,
+}
 FACTORS = {
     "rope_freqs.weight": {"type": "f32", "shape": [4]},
     "rope_factors_long.weight": {"type": "f32", "shape": [4]},
@@ -168,12 +190,15 @@ def _models():
     for family in FAMILIES:
         keys = GGUF | (GGUF_EXPERTS if family.may_have_experts else {})
         keys |= GGUF_GEMMA4 if family.gguf == "gemma4" else {}
+        has_latents = family.gguf == "deepseek2"
+        keys |= GGUF_LATENTS if has_latents else {}
         settings = {f"{family.gguf}.{name}": value for name, value in keys.items()}
         yield _model({"general.architecture": family.gguf, **settings})
         activation = "silu" if "Gemma" not in family.name else "gelu_pytorch_tanh"
         own = {**HUGGING_FACE, "hidden_act": activation, "hidden_activation": activation}
         own |= HUGGING_FACE_EXPERTS if family.may_have_experts else {}
         own |= GEMMA4 if family.gguf == "gemma4" else {}
+        own |= HUGGING_FACE_LATENTS if has_latents else {}
         own = {family.within: own} if family.within else own
         yield _model({"architectures": [family.hugging_face], **own})
     phi3 = {f"phi3.{name}": value for name, value in GGUF.items()}
@@ -240,6 +265,10 @@ def _model(metadata):
     if decoder.gates_attention:
         shapes["q"] = [2 * q, hidden]
     names = dict(decoder.names)
+    if decoder.latent is not None:
+        shapes |= _of_latents(decoder)
+        for role in ("q", "k", "v", *(["kv_b"] if "k_b" in names else [])):
+            del names[role]
     layer = names.pop("layer")
     joined = [("qkv", "q k v"), ("gate_up", "gate up"), ("delta_qkvz", "delta_qkv delta_gate")]
     for role, parts in (*joined, ("delta_ba", "delta_beta delta_rate")):
@@ -310,6 +339,20 @@ def _of_gemma4(decoder):
         "expert_norm": [hidden], "expert_post_norm": [hidden], "dense_post_norm": [hidden],
         "router_norm": [hidden],
         "expert_scale": [decoder.experts.count if decoder.experts is not None else 1],
+    }  # fmt: skip
+
+
+def _of_latents(decoder):
+    """Return the shapes of the tensors of latent attention by their roles."""
+    latent, heads, hidden = decoder.latent, decoder.heads, decoder.hidden
+    rank, query_rank = latent.rank, latent.query_rank
+    return {
+        "q_a": [query_rank, hidden], "q_a_norm": [query_rank],
+        "q_b": [heads * (latent.key_size + latent.rotated_size), query_rank],
+        "kv_a": [rank + latent.rotated_size, hidden], "kv_a_norm": [rank],
+        "kv_b": [heads * (latent.key_size + latent.value_size), rank],
+        "k_b": [heads, rank, latent.key_size], "v_b": [heads, latent.value_size, rank],
+        "o": [hidden, heads * latent.value_size],
     }  # fmt: skip
 
 

@@ -33,8 +33,8 @@ enum class WeightForm {
   kLookup,    // a matrix in the caller's memory, whose rows an input chooses
   kMatrices,  // one or more, one below the other, packed for products
   kBiases,    // one vector for each matrix of a slot, kept as one float32 vector
-  kStack,     // matrices of one size, packed for products, which an input chooses from; one or more
-              // stacks, one below the other
+  kStack,     // matrices of one size, packed for products, all or those that an input chooses; one
+              // or more stacks, one below the other
   kStackBiases,  // a matrix for each stack of a slot, with a row for each of its matrices, as
                  // float32
 };
@@ -43,8 +43,8 @@ struct WeightSlot {
   const char* name;
   WeightForm form;
   Need need;
-  // Another slot, or "": of biases their matrices or stacks, of a lookup or stack the input that
-  // chooses.
+  // Another slot, or "": of biases their matrices or stacks, of a lookup the input that chooses, as
+  // of a stack if one does.
   const char* linked;
   const char* rows;  // of a vector: its length
   const char* columns = "";

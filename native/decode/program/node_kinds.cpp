@@ -17,10 +17,12 @@ static_assert(sizeof(GatedShortConvNode::Attributes) == 1 * sizeof(std::int64_t)
 static_assert(sizeof(GeluMulNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(GeluMulPartNode::Attributes) == 2 * sizeof(std::int64_t));
 static_assert(sizeof(GroupRmsNormNode::Attributes) == 1 * sizeof(std::int64_t));
+static_assert(sizeof(HeadLinearNode::Attributes) == 1 * sizeof(std::int64_t));
+static_assert(sizeof(LatentAttentionNode::Attributes) == 4 * sizeof(std::int64_t));
 static_assert(sizeof(LayerNormNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(QkNormNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(RmsNormNode::Attributes) == 1 * sizeof(std::int64_t));
-static_assert(sizeof(RouteNode::Attributes) == 7 * sizeof(std::int64_t));
+static_assert(sizeof(RouteNode::Attributes) == 8 * sizeof(std::int64_t));
 static_assert(sizeof(ScaleNode::Attributes) == 1 * sizeof(std::int64_t));
 static_assert(sizeof(SharedAttentionNode::Attributes) == 8 * sizeof(std::int64_t));
 static_assert(sizeof(ShortConvNode::Attributes) == 2 * sizeof(std::int64_t));
@@ -149,6 +151,29 @@ const std::vector<NodeKind>& node_kinds() {
      {{"eps", AttributeType::kNumber, "", 0.0}},
      {},
      {{"H", Relation::kMultipleOf, "D"}}},
+    {"head_linear", kProduct,
+     {{"x", "HS"}},
+     {{"output", "HN"}},
+     {{"weight", WeightForm::kStack, Need::kRequired, "", "N", "C", "H"}},
+     {{"num_heads", AttributeType::kInteger, "H", 1.0}},
+     {},
+     {{"S", Relation::kAtLeast, "C"}}},
+    {"latent_attention", kNoTraits,
+     {{"absorbed", "HL"},
+      {"query", "HS"},
+      {"kv", "L+R"}},
+     {{"output", "HL"}},
+     {{"norm", WeightForm::kVector, Need::kRequired, "", "L"},
+      {"cos", WeightForm::kTable, Need::kRequired, "", "T", "A"},
+      {"sin", WeightForm::kTable, Need::kRequired, "", "T", "A"}},
+     {{"num_heads", AttributeType::kInteger, "H", 1.0},
+      {"scale", AttributeType::kNumber},
+      {"rotation", AttributeType::kChoice, "", kNoLeast, {"halves", "interleaved"}},
+      {"eps", AttributeType::kNumber, "", 0.0}},
+     {CacheForm::kKeysAndValues, {"1", "L", "R"}},
+     {{"S", Relation::kAtLeast, "R"},
+      {"T", Relation::kAtLeast, "P"},
+      {"2A", Relation::kAtMost, "R"}}},
     {"layer_norm", kNorm,
      {{"x", "H"}},
      {{"output", "H"}},
@@ -185,7 +210,8 @@ const std::vector<NodeKind>& node_kinds() {
       {"eps", AttributeType::kNumber, "", 0.0},
       {"scale", AttributeType::kNumber},
       {"groups", AttributeType::kInteger, "G", 1.0},
-      {"used_groups", AttributeType::kInteger, "U", 1.0}},
+      {"used_groups", AttributeType::kInteger, "U", 1.0},
+      {"group_score", AttributeType::kChoice, "", kNoLeast, {"sum_of_best_two", "best"}}},
      {},
      {{"E", Relation::kMultipleOf, "G"},
       {"G", Relation::kAtLeast, "U"},

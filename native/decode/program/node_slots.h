@@ -140,6 +140,28 @@ struct GroupRmsNormNode {
   };
 };
 
+struct HeadLinearNode {
+  enum Input : std::size_t { kX };
+  enum Output : std::size_t { kOutput };
+  enum Weight : std::size_t { kWeight };
+  struct Attributes {
+    std::int64_t num_heads;
+  };
+};
+
+struct LatentAttentionNode {
+  enum Input : std::size_t { kAbsorbed, kQuery, kKv };
+  enum Output : std::size_t { kOutput };
+  enum Weight : std::size_t { kNorm, kCos, kSin };
+  enum class Rotation : std::int64_t { kHalves, kInterleaved };
+  struct Attributes {
+    std::int64_t num_heads;
+    double scale;
+    Rotation rotation;
+    double eps;
+  };
+};
+
 struct LayerNormNode {
   enum Input : std::size_t { kX };
   enum Output : std::size_t { kOutput };
@@ -179,6 +201,7 @@ struct RouteNode {
   enum Weight : std::size_t { kBias, kExpertScale };
   enum class Scoring : std::int64_t { kSoftmax, kSigmoid, kSoftmaxOfChosen };
   enum class Normalise : std::int64_t { kNone, kSum };
+  enum class GroupScore : std::int64_t { kSumOfBestTwo, kBest };
   struct Attributes {
     std::int64_t top_k;
     Scoring scoring;
@@ -187,6 +210,7 @@ struct RouteNode {
     double scale;
     std::int64_t groups;
     std::int64_t used_groups;
+    GroupScore group_score;
   };
 };
 

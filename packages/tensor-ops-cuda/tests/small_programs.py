@@ -12,7 +12,11 @@ COLUMNS, WORDS, LENGTH = 64, 30, 40
 HEADS, KV_HEADS, SIZE = 4, 2, 16
 QKV = (HEADS + 2 * KV_HEADS) * SIZE
 GATES = 96
-PRODUCTS = [kind for kind in KINDS.values() if kind.role == "product" and len(kind.inputs) == 1]
+PRODUCTS = [
+    kind
+    for kind in KINDS.values()
+    if kind.role == "product" and {slot.form for slot in kind.weights} == {"matrices", "biases"}
+]
 # Slots, positions and selected rows of each step. One step has more tokens than run together, and
 # one selects none.
 STEPS = [

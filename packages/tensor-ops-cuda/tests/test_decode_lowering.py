@@ -306,6 +306,14 @@ def test_what_is_not_run_is_refused_by_name(build):
     assert str(caught.value) == reason
 
 
+def test_latent_attention_is_refused_by_name():
+    made = Assembly()
+    stack = made.builder.tensor("stack", Tensor("bf16", (2, 16, 8), {"attached": True}))
+    made.builder.add("head_linear", {"x": "x"}, {"weight": stack}, {"num_heads": 2}, output="y")
+    reason = tensor_ops_cuda.supports_program(made.builder.program(["y"]).to_json())
+    assert reason == "the cuda backend runs no nodes of the kind head_linear"
+
+
 def test_experts_are_refused_by_name():
     made = Assembly()
     made.linear("logits", "x", made.matrix("router", 8))

@@ -27,6 +27,9 @@ ARCHITECTURES = {
     "qwen3_moe": "qwen3moe",
     "olmoe": "olmoe",
     "glm4_moe": "glm4moe",
+    "deepseek_v2": "deepseek2",
+    "deepseek_v3": "deepseek2",
+    "glm4_moe_lite": "deepseek2",
     "gpt_oss": "gpt-oss",
     "granite": "granite",
     "granitemoehybrid": "granitehybrid",
@@ -55,6 +58,7 @@ PLUS_ONE = ("gemma", "gemma2", "gemma3", "qwen35", "qwen35moe", "qwen3next")
 def write_gguf(model, path, matrices=None, tied="model.embed_tokens.weight"):
     """Write the weights and the settings of a model.
 
+    With ``kv_b_proj`` among the `matrices`, latent attention is as files had it before April 2025.
     `matrices` has the bytes and the format of those that are not stored as they are, and `tied` is
     under what name the file has the only matrix of a model that ties its head.
     """
@@ -63,7 +67,9 @@ def write_gguf(model, path, matrices=None, tied="model.embed_tokens.weight"):
     writer = gguf.GGUFWriter(path, name)
     # That of LFM2 is adjusted.
     adjusted = model.state_dict().get("model.layers.0.feed_forward.w1.weight")
-    _write_settings(writer, config, config.intermediate_size if adjusted is None else len(adjusted))
+    intermediate = config.intermediate_size if adjusted is None else len(adjusted)
+    is_older = any("kv_b_proj" in key for key in matrices)
+    _write_settings(writer, config, intermediate, is_older=is_older)
     architecture = next(key for key, value in gguf.MODEL_ARCH_NAMES.items() if value == name)
     names = gguf.get_tensor_name_map(architecture, config.num_hidden_layers)
     ends = {"lm_head.weight", "model.embed_tokens.weight"} if config.tie_word_embeddings else {tied}
@@ -112,6 +118,9 @@ def _tensors(model, matrices):
             for part, half in zip(("gate", "up"), halves, strict=True):
                 yield f"{start}{part}_proj.{what}", np.ascontiguousarray(half), kind
             continue
+        if key.endswith("kv_b_proj.weight") and key not in matrices:
+            yield from _of_latents(key, values, kind, model.config)
+            continue
         if key.endswith("in_proj_qkvz.weight"):
             yield from _by_kind(key, values, kind, model.config)
             continue
@@ -130,7 +139,7 @@ def _tensors(model, matrices):
         yield name, np.ascontiguousarray(values), kind
 
 
-def _write_settings(writer, config, intermediate):
+def _write_settings(writer, config, intermediate, *, is_older):
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)
@@ -145,7 +154,8 @@ def _write_settings(writer, config, intermediate):
         of_all = config.num_key_value_heads
         writer.add_head_count_kv([of_all * (each[:4] == "full") for each in config.layer_types])
     else:
-        writer.add_head_count_kv(config.num_key_value_heads)
+        is_latent = writer.arch == "deepseek2" and not is_older
+        writer.add_head_count_kv(1 if is_latent else config.num_key_value_heads)
     if writer.arch in ("lfm2", "lfm2moe"):
         writer.add_shortconv_l_cache(config.conv_L_cache)
     if writer.arch == "lfm2moe":
@@ -168,6 +178,8 @@ def _write_settings(writer, config, intermediate):
         writer.add_expert_group_count(config.n_group)
         writer.add_expert_group_used_count(config.topk_group)
         writer.add_leading_dense_block_count(config.first_k_dense_replace)
+    if writer.arch == "deepseek2":
+        _write_latents(writer, config, is_older=is_older)
     if hasattr(config, "linear_num_value_heads"):
         inner = config.linear_num_value_heads * config.linear_value_head_dim
         writer.add_ssm_conv_kernel(config.linear_conv_kernel_dim)
@@ -188,7 +200,7 @@ def _write_settings(writer, config, intermediate):
     if hasattr(config, "shared_expert_intermediate_size"):
         writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
     head_size = getattr(config, "head_dim", None)
-    if head_size is not None:
+    if head_size is not None and writer.arch != "deepseek2":
         writer.add_key_length(head_size)
         writer.add_value_length(head_size)
     rope = config.rope_parameters
@@ -217,6 +229,32 @@ def _write_settings(writer, config, intermediate):
             getattr(writer, f"add_{name}")(getattr(config, name))
 
 
+def _write_latents(writer, config, *, is_older):
+    """Write the sizes of latent attention, and of the experts of these models."""
+    writer.add_kv_lora_rank(config.kv_lora_rank)
+    if config.q_lora_rank is not None:
+        writer.add_q_lora_rank(config.q_lora_rank)
+    sizes = config.qk_nope_head_dim + config.qk_rope_head_dim, config.v_head_dim
+    if not is_older:
+        writer.add_key_length_mla(sizes[0])
+        writer.add_value_length_mla(sizes[1])
+        sizes = config.kv_lora_rank + config.qk_rope_head_dim, config.kv_lora_rank
+    writer.add_key_length(sizes[0])
+    writer.add_value_length(sizes[1])
+    writer.add_rope_dimension_count(config.qk_rope_head_dim)
+    writer.add_expert_shared_count(config.n_shared_experts)
+    writer.add_expert_weights_scale(config.routed_scaling_factor)
+    if config.norm_topk_prob:
+        writer.add_expert_weights_norm(config.norm_topk_prob)
+    dense = getattr(config, "first_k_dense_replace", None)
+    if dense is None:
+        dense = config.mlp_layer_types.count("dense")
+    writer.add_leading_dense_block_count(dense)
+    if config.n_group is not None:
+        writer.add_expert_group_count(config.n_group)
+        writer.add_expert_group_used_count(config.topk_group)
+
+
 def _write_yarn(writer, rope):
     writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
     writer.add_rope_scaling_factor(rope["factor"])
@@ -230,7 +268,8 @@ def _write_yarn(writer, rope):
     }
     for name, write in written.items():
         if rope.get(name) is not None:
-            write(rope[name])
+            is_tenth = name == "mscale_all_dim" and writer.arch == "deepseek2"
+            write(0.1 * rope[name] if is_tenth else rope[name])
 
 
 def _write_phi3(writer, config, rope):
@@ -291,6 +330,15 @@ def _write_gemma4(writer, config):
     turning = int(size * part / 2)
     factors = np.array([1.0] * turning + [1e30] * (size // 2 - turning), dtype=np.float32)
     writer.add_tensor("rope_freqs.weight", factors)
+
+
+def _of_latents(key, values, kind, config):
+    """Yield the matrices of keys, transposed, and of values, each of all heads."""
+    size, start = config.qk_nope_head_dim, key.partition("kv_b_proj")[0]
+    of_heads = values.reshape(config.num_attention_heads, -1, values.shape[1])
+    keys = np.ascontiguousarray(of_heads[:, :size].swapaxes(1, 2))
+    yield f"{start}k_b_proj.weight", keys, kind
+    yield f"{start}v_b_proj.weight", np.ascontiguousarray(of_heads[:, size:]), kind
 
 
 def _by_kind(key, values, kind, config):

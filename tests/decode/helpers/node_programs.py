@@ -111,7 +111,11 @@ def node_program(kind, sample, weight_type="f32", cache_dtype="float32", paged=T
     attributes = dict(sample.attributes)
     if sample.cache is not None:
         has_state = isinstance(KINDS[kind].cache, StatePerRequest)
-        cache = State(*sample.cache) if has_state else Cache(*sample.cache, cache_dtype, paged)
+        if has_state:
+            cache = State(*sample.cache)
+        else:
+            heads, keys, *values = sample.cache
+            cache = Cache(heads, keys, cache_dtype, paged, *values)
         attributes["cache"] = builder.cache("cache", cache)
         if not KINDS[kind].writes_cache:
             store(builder, tensor, attributes)

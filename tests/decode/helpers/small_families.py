@@ -365,6 +365,61 @@ MODELS |= {
     ),
 }
 OF_GEMMA4 = ("layernorm_1.weight", "layernorm_2.weight", "router.scale", "per_expert_scale")
+LATENT = {
+    **EXPERTS,
+    "num_hidden_layers": 3,
+    "num_key_value_heads": 4,
+    "q_lora_rank": 20,
+    "kv_lora_rank": 24,
+    "qk_nope_head_dim": 12,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 10,
+    "n_routed_experts": 8,
+    "n_shared_experts": 2,
+    "first_k_dense_replace": 1,
+}
+MODELS |= {
+    "DeepSeek V2": (
+        "DeepseekV2",
+        0,
+        {
+            **LATENT,
+            "topk_method": "group_limited_greedy",
+            "n_group": 4,
+            "topk_group": 2,
+            "routed_scaling_factor": 1.5,
+            "rope_parameters": {**YARN, "mscale": 0.7, "mscale_all_dim": 0.7},
+        },
+    ),
+    "DeepSeek V2 Lite": ("DeepseekV2", 0, {**LATENT, "q_lora_rank": None}),
+    "DeepSeek V3": (
+        "DeepseekV3",
+        0,
+        {
+            **LATENT,
+            "n_group": 4,
+            "topk_group": 2,
+            "num_experts_per_tok": 3,
+            "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0},
+        },
+    ),
+    "DeepSeek V3 with biases": (
+        "DeepseekV3",
+        0,
+        {
+            **LATENT,
+            "q_lora_rank": None,
+            "n_group": 2,
+            "topk_group": 1,
+            "norm_topk_prob": False,
+            "attention_bias": True,
+            "rope_interleave": False,
+            "tie_word_embeddings": False,
+            "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 0.5},
+        },
+    ),
+    "GLM 4.7 Flash": ("Glm4MoeLite", 0, {**LATENT, "num_hidden_layers": 2, "v_head_dim": 16}),
+}
 # Their GGUF files do not have the window or the factor of experts, or cannot say which layers have
 # experts.
 ONLY_SAFETENSORS = (
@@ -375,6 +430,7 @@ ONLY_SAFETENSORS = (
     "Qwen 3 MoE in some layers",
     "LFM2 MoE with biases",
     "Qwen 3.5 of odd sizes",
+    "DeepSeek V3 with biases",
 )
 
 

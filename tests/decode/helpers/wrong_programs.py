@@ -301,7 +301,7 @@ WRONG_SOURCES = [
     ({"attached": True} | _PART | {"shape": 64}, ["list of its dimensions", "64"]),
     ({"attached": True} | _PART | {"shape": [64, 0]}, ["dimension", "0"]),
     ({"attached": True} | _PART | {"transform": ["plus_one"]}, ["rows:a:b", "plus_one"]),
-    ({"attached": True} | _PART | {"transform": "rows:0:8"}, ["list of rows:a:b"]),
+    ({"attached": True} | _PART | {"transform": "rows:0:8"}, ["list of planes:a:b"]),
     ({"file": "f", "tensor": "t"}, ["source"]),
     ({"file": "f", "tensor": "t", "transform": ["shuffle"]}, ["shuffle", "transpose"]),
     ({"file": 1, "tensor": "t", "transform": []}, ["source", "1"]),

@@ -37,7 +37,7 @@ def test_tokens_and_logits_are_those_of_python(folder, cpp, driver, tmp_path, op
     check(folder, cpp, driver, tmp_path, options)
 
 
-@pytest.mark.parametrize("family", ["Qwen 3 MoE", "gpt-oss"])
+@pytest.mark.parametrize("family", ["Qwen 3 MoE", "gpt-oss", "DeepSeek V3"])
 def test_mixtures_of_experts_say_what_they_say_in_python(cpp, driver, tmp_path, family):
     from small_families import small_model  # which needs PyTorch
 

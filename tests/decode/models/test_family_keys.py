@@ -133,7 +133,9 @@ def disagreement(right, theirs, ours, key):
     """Say what is wrong with what the engine made of a key; None if nothing is."""
     if isinstance(ours, str):
         is_read = theirs is None or not np.array_equal(theirs, right) or key in REFUSED
-        words = ("rope type", *LONG, *SLOW) if key.startswith("rope_") else ("lm_head",)
+        words = (
+            ("rope type", "rope_theta", *LONG, *SLOW) if key.startswith("rope_") else ("lm_head",)
+        )
         is_named = any(word in ours for word in (key, "partial_rotary_factor", *words))
         return None if is_read and is_named else f"refused: {ours}"
     # A file that transformers fails at means nothing that could be the same.

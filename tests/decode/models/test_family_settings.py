@@ -280,7 +280,10 @@ def test_the_largest_gemma_has_a_scale_of_its_own(architecture, layers):
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        (gguf("mamba"), "unknown architecture 'mamba'; the known ones are gemma, gemma2, gemma3"),
+        (
+            gguf("mamba"),
+            "unknown architecture 'mamba'; the known ones are deepseek2, gemma, gemma2, gemma3",
+        ),
         (gguf(["llama"]), "unknown architecture ['llama']"),
         (gguf("qwen3", expert_count=8), "expert_count is 8; of mixtures of experts only Mixtral"),
         (gguf("llama", expert_count=8), "expert_used_count is missing"),

@@ -136,7 +136,7 @@ def test_layers_that_keep_nothing_compute_selected_tokens_alone(folders):
 
 CHANGES = {
     "Gemma 4": [
-        ({"attention_bias": True}, "layers.0.self_attn.q_proj.bias', shape (48,), is missing"),
+        ({"attention_bias": True}, "tensor 'model.layers.0.self_attn.q_proj.bias' is missing"),
         ({"hidden_activation": "silu"}, "hidden_activation is 'silu'; only 'gelu_pytorch_tanh'"),
         ({"use_bidirectional_attention": "all"}, "use_bidirectional_attention is 'all'; only"),
         ({"num_kv_shared_layers": 6}, "num_kv_shared_layers is 6 of 6 layers, but layer 0, with a"),

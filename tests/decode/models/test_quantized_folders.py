@@ -82,6 +82,9 @@ METHODS = {
 FAMILIES = {
     "Qwen 3": SIZES | {"tie_word_embeddings": True},
     "Qwen 3 MoE": SIZES | {"moe_intermediate_size": 64},
+    "GLM 4.7 Flash": SIZES
+    | {"head_dim": 32, "moe_intermediate_size": 64, "q_lora_rank": 64, "kv_lora_rank": 64}
+    | {"qk_nope_head_dim": 32, "qk_rope_head_dim": 32, "v_head_dim": 32},
 }
 
 

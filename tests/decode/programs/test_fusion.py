@@ -18,7 +18,11 @@ from tensor_ops_decode.program.builder import Builder
 
 COLUMNS, WORDS, PROGRAMS = 40, 11, 1000
 EXPERTS, CHOSEN = 5, 2
-PRODUCTS = [kind for kind in KINDS.values() if kind.role == "product" and len(kind.inputs) == 1]
+PRODUCTS = [
+    kind
+    for kind in KINDS.values()
+    if kind.role == "product" and {slot.form for slot in kind.weights} == {"matrices", "biases"}
+]
 
 
 class RandomProgram:
@@ -30,7 +34,7 @@ class RandomProgram:
         table = self.tensor("table", WORDS, COLUMNS)
         self.values.append(self.add("embed", {"tokens": "tokens"}, {"weight": table}))
         steps = [self.norm, self.product, self.normed, self.gated, self.sum, self.sum, self.scale]
-        steps.append(self.experts)
+        steps += [self.experts, self.experts, self.heads]
         for _ in range(int(self.draw.integers(3, 10))):
             self.values.append(steps[self.draw.integers(len(steps))](self.value()))
         self.names = [node.name for node in self.builder.nodes]
@@ -104,6 +108,14 @@ class RandomProgram:
         attributes["num_experts"] = EXPERTS
         return self.add("expert_linear", {"x": x, "chosen": chosen}, weights, attributes)
 
+    def heads(self, x):
+        """Add a product with a matrix for each head, of a norm or not, which may be summed."""
+        heads = int(self.draw.choice([1, 2, 4]))
+        size, normed = COLUMNS // heads, self.norm(x) if self.draw.random() < 0.5 else x
+        columns = int(self.draw.integers(1, size + 1))
+        weight = {"weight": self.tensor(f"heads {len(self.tensors)}", heads, size, columns)}
+        return self.add("head_linear", {"x": normed}, weight, {"num_heads": heads})
+
     def sum(self, x):
         pair = [x, self.values[self.draw.integers(len(self.values))]]
         self.draw.shuffle(pair)
@@ -150,7 +162,13 @@ def test_results_do_not_depend_on_what_runs_together(cpp):
     befores = ("", "rms_norm+", "layer_norm+", "silu_mul+", "gelu_mul+")
     for product, before, after in itertools.product(PRODUCTS, befores, ("", "+add")):
         assert together[f"{before}{product.name}{after}"] > 10, together
-    for form in ("expert_linear", "silu_mul+expert_linear", "expert_linear+add"):
+    for form in (
+        "expert_linear",
+        "silu_mul+expert_linear",
+        "expert_linear+add",
+        "head_linear+add",
+        "rms_norm+head_linear",
+    ):
         assert together[form] > 10, together
     assert sum(together[f"{norm}+expert_linear"] for norm in ("rms_norm", "layer_norm")) > 10
     assert all(KINDS[kind].role for form in together if "+" in form for kind in form.split("+"))

@@ -16,7 +16,7 @@ from tensor_ops_decode import Builder, Limits, Program, ProgramError, Tensor, re
 
 PROMPTS = [[3, 200, 17], np.random.default_rng(1).integers(0, 331, 21).tolist()]
 NEW = 20
-FAMILIES = ("Qwen 3.5", "Qwen 3.5 MoE", "Qwen 3 Next", "GLM 4 MoE")
+FAMILIES = ("Qwen 3.5", "Qwen 3.5 MoE", "Qwen 3 Next", "GLM 4 MoE", "DeepSeek V3", "GLM 4.7 Flash")
 pytestmark = pytest.mark.sampled(4, "drafted", "backend", "guesses")
 OPTIONS = {"max_num_batched_requests": 2, "max_num_batched_tokens": 16, "page_size": 4}
 

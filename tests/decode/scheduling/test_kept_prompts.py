@@ -16,7 +16,7 @@ from tensor_ops_decode.kernel import prompt_file
 PAGE, WORDS, NEW = 4, 331, 6
 OPTIONS = {"max_num_batched_requests": 2, "max_num_batched_tokens": 24, "page_size": PAGE}
 PROMPT = np.random.default_rng(3).integers(0, WORDS, 30).tolist()
-FAMILIES = ("Qwen 3", "Gemma 2", "LFM2", "Qwen 3.5", "Granite 4", "Gemma 4")
+FAMILIES = ("Qwen 3", "Gemma 2", "LFM2", "Qwen 3.5", "Granite 4", "Gemma 4", "DeepSeek V3")
 
 pytestmark = pytest.mark.sampled(3, "folder", "backend", "seed")
 

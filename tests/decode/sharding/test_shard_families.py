@@ -17,6 +17,8 @@ from tensor_ops_decode.executors.sources import TensorArrays
 # as stacks or each apart.
 SAMPLE = {"Qwen 2 with windows": 2, "Phi 3": 2, "Gemma 2": 4, "biases": 2, "SmolLM 2": 3}
 SAMPLE |= {"Qwen 3 MoE": 4, "Qwen 2 MoE with windows": 3}
+# Queries with a latent of their own and without, and blocks that cut no head.
+SAMPLE |= {"DeepSeek V3": 4, "DeepSeek V2 Lite": 3}
 # Factors of sums and logits, norms before attention, and queries that grow.
 SAMPLE |= {"Granite 3": 2, "OLMo 2": 2, "Ministral 3": 2}
 

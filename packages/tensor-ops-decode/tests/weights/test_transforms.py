@@ -12,6 +12,7 @@ from tensor_ops_decode.program import Limits, Program, Tensor
 from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.weights import StoredTensor, apply_transforms
 from tensor_ops_decode.weights.formats import FORMATS
+from tensor_ops_decode.weights.transforms import transformed_shape
 
 SHAPE = (6, 128)
 
@@ -40,6 +41,16 @@ def test_what_is_kept_is_what_a_slice_keeps(kind, name, kept):
     assert (cut.type, cut.shape) == (kind, right.shape)
     assert cut.data.flags.c_contiguous
     assert np.array_equal(cut.values(), right)
+
+
+@pytest.mark.parametrize("kind", ["f32", "q8_0"])
+def test_some_matrices_of_a_stack_are_kept(kind):
+    tensor = stored(kind, (5, 3, 64))
+    kept = apply_transforms(tensor, ["planes:1:4"])
+    assert (kept.type, kept.shape) == (kind, (3, 3, 64))
+    assert np.array_equal(kept.values(), tensor.values()[1:4])
+    with pytest.raises(ValueError, match="cannot be cut to planes 0 to 1"):
+        apply_transforms(stored(kind, (3, 64)), ["planes:0:1"])
 
 
 def test_each_matrix_of_a_stack_is_cut():
@@ -105,7 +116,7 @@ def test_a_node_computes_with_the_part_that_its_program_names():
     np.testing.assert_allclose(executable.arrays["y"][0], right, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["rows:1", "rows:a:b", "rows:1:2:3", "planes:0:1", 3])
+@pytest.mark.parametrize("name", ["rows:1", "rows:a:b", "rows:1:2:3", "stacks:0:1", 3])
 def test_a_program_names_only_transforms_that_there_are(name):
     builder = Builder(Limits(1, 1, 1, 16, 16, 1))
     builder.tensor(
@@ -130,6 +141,26 @@ def test_blocks_of_rows_are_kept(kind):
 def test_blocks_that_rows_do_not_have_are_an_error(name):
     with pytest.raises(ValueError, match=f"'{name}' keeps; expected a range within a number"):
         apply_transforms(stored("f32", (12, 64)), [name])
+
+
+@pytest.mark.parametrize("kind", ["f32", "q8_0"])
+def test_a_matrix_becomes_several_and_is_dequantized(kind):
+    tensor = stored(kind, (12, 64))
+    planes = apply_transforms(tensor, ["planes:3"])
+    assert (planes.type, planes.shape) == (kind, (3, 4, 64))
+    assert np.array_equal(planes.values(), tensor.values().reshape(3, 4, 64))
+    transposed = apply_transforms(planes, ["dequantize", "transpose"])
+    assert (transposed.type, transposed.shape) == ("f32", (3, 64, 4))
+    assert np.array_equal(transposed.values(), planes.values().swapaxes(1, 2))
+    assert transformed_shape((12, 64), ("planes:3", "dequantize", "transpose")) == (3, 64, 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [("planes:5", (12, 64)), ("planes:0", (12, 64)), ("planes:2", (2, 6, 64))]
+)
+def test_a_matrix_that_is_no_multiple_of_planes_is_an_error(name, shape):
+    with pytest.raises(ValueError, match=f"no matrix that '{name}' divides"):
+        apply_transforms(stored("f32", shape), [name])
 
 
 def test_elements_are_flattened_and_made_rates():

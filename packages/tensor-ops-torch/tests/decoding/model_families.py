@@ -45,6 +45,18 @@ LAYERS = {
     "global_head_dim": 20,
     "sliding_window": 9,
 }
+LATENT = {
+    "num_key_value_heads": 4,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 28,
+    "first_k_dense_replace": 1,
+    "q_lora_rank": 20,
+    "kv_lora_rank": 24,
+    "qk_nope_head_dim": 12,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 10,
+}
 # The class of a model, and its settings.
 FAMILIES = {
     "Llama": ("Llama", {}),
@@ -148,6 +160,10 @@ FAMILIES = {
             "use_qk_norm": True,
         },
     ),
+    "DeepSeek V2 MoE": ("DeepseekV2", LATENT),
+    "DeepSeek V3 MoE": ("DeepseekV3", {**LATENT, "n_group": 2, "topk_group": 1}),
+    "DeepSeek V3 without experts": ("DeepseekV3", {**LATENT, "first_k_dense_replace": 2}),
+    "GLM 4.7 Flash MoE": ("Glm4MoeLite", {**LATENT, "q_lora_rank": None}),
     "gpt-oss": (
         "GptOss",
         {

@@ -45,9 +45,6 @@ std::string beyond(const NodeKind& kind) {
         (slot.form == WeightForm::kMatrices || slot.form == WeightForm::kStack ||
          slot.form == WeightForm::kLookup))
       return text("optional matrices (", slot.name, ")");
-  if (kind.cache.form == CacheForm::kKeysAndValues &&
-      std::strcmp(kind.cache.sizes[1], kind.cache.sizes[2]) != 0)
-    return "values of another size than keys";
   return "";
 }
 

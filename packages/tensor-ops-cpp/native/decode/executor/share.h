@@ -128,7 +128,7 @@ struct PreparedKind {
   std::size_t offset;
 };
 
-constexpr std::size_t kMostInputs = 2, kMostWeights = 7;
+constexpr std::size_t kMostInputs = 3, kMostWeights = 7;
 
 struct Share;
 // Writes one row of what a node gives.

@@ -57,6 +57,12 @@ float sum_of_best_two(const float* ranks, std::size_t n) {
   return rank_of(best + second);
 }
 
+float best_of(const float* ranks, std::size_t n) {
+  float best = ranks[0];
+  for (std::size_t i = 1; i < n; ++i) best = ranks[i] > best ? ranks[i] : best;
+  return best;
+}
+
 // Gives the experts outside the groups that are used the lowest rank.
 void leave_out_groups(float* ranks, std::size_t experts, const RouteAttributes& of,
                       const RouteScratch& scratch, unsigned char* own) {
@@ -64,7 +70,9 @@ void leave_out_groups(float* ranks, std::size_t experts, const RouteAttributes& 
   const std::size_t size = experts / groups;
   float* const sums = scratch.groups.in(own);
   unsigned char* const is_taken = scratch.is_taken.in(own);
-  for (std::size_t g = 0; g < groups; ++g) sums[g] = sum_of_best_two(ranks + g * size, size);
+  const bool is_best = of.group_score == decode::RouteNode::GroupScore::kBest;
+  for (std::size_t g = 0; g < groups; ++g)
+    sums[g] = is_best ? best_of(ranks + g * size, size) : sum_of_best_two(ranks + g * size, size);
   take_largest(sums, groups, static_cast<std::size_t>(of.used_groups), is_taken,
                scratch.used_groups.in(own));
   for (std::size_t g = 0; g < groups; ++g)

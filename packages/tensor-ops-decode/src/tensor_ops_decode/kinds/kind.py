@@ -112,7 +112,8 @@ class Weight:
     of : str
         Of biases: the slot of the matrices or stacks.
     chosen_by : str
-        Of a lookup and of a stack: the int32 input whose numbers choose.
+        Of a lookup and of a stack: the int32 input whose numbers choose; "" of a stack whose
+        matrices all multiply.
     optional : bool
     """
 
@@ -411,8 +412,8 @@ class Kind:
         integers = {given.name for given in self.inputs if given.dtype == "int32" and given.below}
         of_form = {weight.name: weight.form for weight in self.weights}
         for weight in self.weights:
-            chooses = weight.form in ("lookup", "stack")
-            if weight.chosen_by not in (integers if chooses else {""}):
+            choosers = {"lookup": integers, "stack": integers | {""}}
+            if weight.chosen_by not in choosers.get(weight.form, {""}):
                 raise ValueError(f"{self.name}: {weight.name} is chosen by no int32 input")
             multiplied = {"biases": "matrices", "stack_biases": "stack"}.get(weight.form)
             if of_form.get(weight.of) != multiplied or bool(weight.of) != bool(multiplied):

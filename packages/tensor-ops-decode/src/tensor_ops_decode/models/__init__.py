@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tensor_ops_decode.models import (
+    deepseek,
     gemma,
     gemma4,
     glm,
@@ -44,6 +45,7 @@ FAMILIES = (
     *olmo.FAMILIES,
     *lfm2.FAMILIES,
     *glm.FAMILIES,
+    *deepseek.FAMILIES,
     *gpt_oss.FAMILIES,
 )
 

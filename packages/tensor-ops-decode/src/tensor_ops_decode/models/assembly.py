@@ -7,9 +7,11 @@ from tensor_ops_decode.models.declared_tensors import DeclaredTensors
 from tensor_ops_decode.models.decoder import Decoder
 from tensor_ops_decode.models.delta_attention import DeltaAttention
 from tensor_ops_decode.models.experts import Experts
+from tensor_ops_decode.models.latent_attention import LatentAttention
 from tensor_ops_decode.models.state_space import StateSpace
 from tensor_ops_decode.program import Cache, Draft, Limits, Program, State
 from tensor_ops_decode.weights import FileFormatError, Weights
+from tensor_ops_decode.weights.formats import FORMATS
 
 __all__ = ["has_draft", "program_of"]
 
@@ -179,6 +181,8 @@ class _Assembly(DeclaredTensors):
         return self.builder.add("rms_norm", {"x": x}, weights, eps, output=output)
 
     def attention(self, layer: int, x: str) -> str:
+        if self.decoder.latent is not None:
+            return self.latent_attention(layer, x, self.decoder.latent)
         decoder, builder, prefix = self.decoder, self.builder, f"layer.{layer}."
         of, heads = decoder.sizes_of(layer), decoder.heads
         size, kv_heads, is_shared = of.head_size, of.kv_heads, of.cache != layer
@@ -236,6 +240,71 @@ class _Assembly(DeclaredTensors):
             attended = builder.add("sigmoid_mul", inputs, output=f"{prefix}gated")
         projection = self.linear("o", {"o": decoder.hidden}, layer, heads * size)
         return self.added(attended, projection, x, layer, "attention_post_norm", "attended")
+
+    def latent_attention(self, layer: int, x: str, of: LatentAttention) -> str:
+        """Add attention whose cache has a latent, from which keys and values of heads would follow.
+
+        Instead, queries are taken to latents by the matrices of keys, and what is attended to from
+        latents to values.
+        """
+        add, decoder, prefix = self.builder.add, self.decoder, f"layer.{layer}."
+        heads, hidden = {"num_heads": decoder.heads}, decoder.hidden
+
+        def product(name: str, rows: int, x: str, columns: int = hidden) -> str:
+            weights = self.linear(name, {name: rows}, layer, columns)
+            return add("linear", {"x": x}, weights, output=f"{prefix}{name}")
+
+        # Each product has a norm of its own before it, so that it runs with it as one phase.
+        normed = self.normalised("attention_norm", x, layer, f"{prefix}attention_norm")
+        rows = decoder.heads * (of.key_size + of.rotated_size)
+        if of.query_rank:
+            query = product("q_a", of.query_rank, normed)
+            weights = {"weight": self.norm("q_a_norm", layer, of.query_rank)}
+            output = f"{prefix}q_a_norm"
+            query = add("rms_norm", {"x": query}, weights, {"eps": of.eps}, output=output)
+            query = product("q_b", rows, query, of.query_rank)
+        else:
+            query = product("q", rows, normed)
+        normed = self.normalised("attention_norm", x, layer, f"{prefix}kv_norm")
+        kv = product("kv_a", of.rank + of.rotated_size, normed)
+        keys, values = self.head_matrices(layer, of)
+        output = f"{prefix}absorbed"
+        absorbed = add("head_linear", {"x": query}, {"weight": [keys]}, heads, output=output)
+        rope = decoder.ropes[layer]
+        frequencies = rope.of_length(self.builder.limits.max_seq_length)
+        weights = self.builder.rotary_tables(frequencies, rope.factor)
+        weights["norm"] = self.norm("kv_a_norm", layer, of.rank)
+        cache = Cache(1, of.rank, self.cache_dtype or "float32", True, of.rotated_size)
+        attributes = {
+            **heads,
+            "scale": decoder.scale,
+            "rotation": decoder.rotation,
+            "eps": of.eps,
+            "cache": self.builder.cache(f"{prefix}cache", cache),
+        }
+        inputs = {"absorbed": absorbed, "query": query, "kv": kv}
+        y = add("latent_attention", inputs, weights, attributes, output=f"{prefix}attention")
+        y = add("head_linear", {"x": y}, {"weight": [values]}, heads, output=f"{prefix}values")
+        projection = self.linear("o", {"o": hidden}, layer, decoder.heads * of.value_size)
+        return self.added(y, projection, x, layer, "attention_post_norm", "attended")
+
+    def head_matrices(self, layer: int, of: LatentAttention) -> tuple[str, str]:
+        """Return the matrices of all heads that take queries to latents, and latents to values."""
+        heads, rows = self.decoder.heads, of.key_size + of.value_size
+        shapes = (heads, of.rank, of.key_size), (heads, of.value_size, of.rank)
+        name = self.name("kv_b", layer)
+        if name not in self.known and "k_b" in self.decoder.names:
+            names = (self.name("k_b", layer), self.name("v_b", layer))
+            keys, values = map(self.tensor, names, shapes)
+            return self.typed(keys), self.typed(values)
+        of_values = (f"row_blocks:{rows}:{of.key_size}:{rows}", f"planes:{heads}")
+        values = self.tensor(name, shapes[1], of_values)
+        # Blocks of a quantized matrix lie along its rows, which become columns.
+        is_float = FORMATS[self.files.header(name).type].is_float
+        transposed = ("transpose",) if is_float else ("dequantize", "transpose")
+        of_keys = (f"row_blocks:{rows}:0:{of.key_size}", f"planes:{heads}", *transposed)
+        keys = self.tensor(name, shapes[0], of_keys)
+        return self.typed(keys), self.typed(values)
 
     def convolution(self, layer: int, x: str, kept: int) -> str:
         """Add a short convolution, whose state is a row for each of the last tokens."""

@@ -227,8 +227,10 @@ def _promised_biases(
     known, layers = frozenset(files.names), range(settings.size("num_hidden_layers"))
     promised = [(flag, role) for flag in flags if settings.flag(flag) for role in _BIASES[flag]]
     for flag, role in promised:
-        for name in (f"{names['layer'].format(layer)}{names[role]}.bias" for layer in layers):
-            if name not in known:
+        for module in (f"{names['layer'].format(layer)}{names[role]}" for layer in layers):
+            name = f"{module}.bias"
+            # Some layers have no such matrix.
+            if f"{module}.weight" in known and name not in known:
                 raise FileFormatError(
                     f"{settings.where}: {flag} is true, but tensor {name!r} is missing"
                 )

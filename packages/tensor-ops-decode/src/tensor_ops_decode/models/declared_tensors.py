@@ -150,7 +150,8 @@ class DeclaredTensors:
             raise FileFormatError(
                 f"{found.file}: tensor {name!r} has shape {words}, expected {shape}"
             )
-        kind = "f32" if {"plus_one", "neg_exp", "ones"}.intersection(transform) else found.type
+        made_f32 = {"plus_one", "neg_exp", "ones", "dequantize"}
+        kind = "f32" if made_f32.intersection(transform) else found.type
         source = {"file": found.file, "tensor": name, "transform": list(transform)}
         is_other = made != found.shape or "ones" in transform
         unique = f"{name}, {transform[-1]}" if is_other else name

@@ -6,6 +6,7 @@ from typing import Any
 
 from tensor_ops_decode.models.delta_attention import DeltaAttention
 from tensor_ops_decode.models.experts import Experts
+from tensor_ops_decode.models.latent_attention import LatentAttention
 from tensor_ops_decode.models.layer_sizes import LayerSizes
 from tensor_ops_decode.models.rope import Rope
 from tensor_ops_decode.models.settings import ModelSettings
@@ -125,6 +126,9 @@ class Decoder:
     state_space : StateSpace or None
         Its names begin with ``ssm_``; ``ssm_rate``, ``ssm_step_bias`` and ``ssm_skip`` are whole
         names.
+    latent : LatentAttention or None
+        Of a model whose layers have it for attention. It has the names ``q_a``, ``q_a_norm`` and
+        ``q_b``, or ``q``; ``kv_a`` and ``kv_a_norm``; and ``kv_b``, or ``k_b`` and ``v_b``.
     gates_attention : bool
         Whether the matrix of queries has rows for gates of what is attended to, behind those of
         each head.
@@ -172,6 +176,7 @@ class Decoder:
     kept_rows: tuple[int, ...] = ()
     delta: DeltaAttention | None = None
     state_space: StateSpace | None = None
+    latent: LatentAttention | None = None
     gates_attention: bool = False
     further_layers: int = 0
     norms_rows: bool = False

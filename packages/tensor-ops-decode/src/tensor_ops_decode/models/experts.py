@@ -65,6 +65,8 @@ class Experts:
         All weights are multiplied by the scale.
     groups, used_groups : int
         The experts are chosen from the groups with the largest scores.
+    group_score : {"sum_of_best_two", "best"}
+        What the score of a group is, of those of its experts.
     shared : int
         The inner columns of an expert that computes for every token; 0 for none. It has a gate of
         its own where the names of the model have a ``shared_router``.
@@ -85,6 +87,7 @@ class Experts:
     scale: float = 1.0
     groups: int = 1
     used_groups: int = 1
+    group_score: str = "sum_of_best_two"
     shared: int = 0
     router_scale: float = 1.0
 
@@ -99,6 +102,7 @@ class Experts:
             "scale": self.scale,
             "groups": self.groups,
             "used_groups": self.used_groups,
+            "group_score": self.group_score,
         }
 
 
@@ -115,7 +119,7 @@ def gguf_experts(settings: ModelSettings, intermediate: int, **given: Any) -> Ex
         "intermediate": settings.size("expert_feed_forward_length", intermediate),
         "layers": (True,) * settings.size("block_count"),
     }
-    return Experts(**(fields | given))
+    return _checked(settings, Experts(**(fields | given)))
 
 
 def hugging_face_experts(settings: ModelSettings, *counts: str, **given: Any) -> Experts:
@@ -137,7 +141,7 @@ def hugging_face_experts(settings: ModelSettings, *counts: str, **given: Any) ->
     }
     if "intermediate" not in given:
         fields["intermediate"] = settings.size("moe_intermediate_size")
-    return Experts(**(fields | given))
+    return _checked(settings, Experts(**(fields | given)))
 
 
 def alternating_layers(settings: ModelSettings) -> tuple[bool, ...]:
@@ -149,6 +153,17 @@ def alternating_layers(settings: ModelSettings) -> tuple[bool, ...]:
         )
     step, layers = settings.size("decoder_sparse_step"), settings.size("num_hidden_layers")
     return tuple(layer not in dense and (layer + 1) % step == 0 for layer in range(layers))
+
+
+def _checked(settings: ModelSettings, experts: Experts) -> Experts:
+    """Raise a FileFormatError unless the groups of experts have enough of them."""
+    count, groups, used = experts.count, experts.groups, experts.used_groups
+    if count % groups or used > groups or experts.chosen > used * (count // groups):
+        raise FileFormatError(
+            f"{settings.where}: {experts.chosen} experts are to be of {used} groups, of {groups} "
+            f"groups of {count} experts; expected groups of one size that have as many"
+        )
+    return experts
 
 
 def _chosen(settings: ModelSettings, name: str, count: int) -> int:

@@ -227,7 +227,7 @@ def _hugging_face(files: Weights, settings: ModelSettings, prefix: str = "model.
         per_layer_inputs=settings.size_or_none("hidden_size_per_layer_input"),
         embedding_scale=hidden**0.5,
         logit_cap=settings.number_or_null("final_logit_softcapping"),
-        biases=("q", "k", "v", "o") if settings.flag("attention_bias") else (),
+        bias_flags=("attention_bias",),
         **_SAME,
         **given,
     )

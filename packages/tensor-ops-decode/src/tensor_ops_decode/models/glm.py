@@ -20,7 +20,7 @@ from tensor_ops_decode.models.experts import (
 from tensor_ops_decode.models.settings import ModelSettings
 from tensor_ops_decode.weights import Weights
 
-__all__ = ["FAMILIES"]
+__all__ = ["EPS", "FAMILIES", "MIXTURE_NAMES", "layers_behind_dense_ones"]
 
 _GLM4 = DEFAULTS | {
     "num_hidden_layers": 46,
@@ -44,8 +44,10 @@ _GLM4 = DEFAULTS | {
     "norm_topk_prob": True,
     "num_nextn_predict_layers": 1,
 }
-_EPS = 1e-20
-_HUGGING_FACE = (
+#: What is added to the sum of the weights of experts.
+EPS = 1e-20
+#: What the tensors of a folder are called.
+MIXTURE_NAMES = (
     HUGGING_FACE_NAMES
     | HUGGING_FACE_DRAFT
     | HUGGING_FACE_EXPERTS
@@ -74,7 +76,7 @@ def _gguf(files: Weights, settings: ModelSettings) -> Decoder:
         settings,
         inner,
         **_routing(settings, "expert_group_count", "expert_group_used_count"),
-        layers=_layers(settings, "block_count", "leading_dense_block_count"),
+        layers=layers_behind_dense_ones(settings, "block_count", "leading_dense_block_count"),
         scale=settings.number("expert_weights_scale", 1.0),
         is_normalised=settings.flag("expert_weights_norm"),
         shared=inner * settings.size("expert_shared_count"),
@@ -92,13 +94,13 @@ def _hugging_face(files: Weights, settings: ModelSettings) -> Decoder:
         "n_routed_experts",
         "num_local_experts",
         **_routing(settings, "n_group", "topk_group"),
-        layers=_layers(settings, "num_hidden_layers", "first_k_dense_replace"),
+        layers=layers_behind_dense_ones(settings, "num_hidden_layers", "first_k_dense_replace"),
         scale=settings.number("routed_scaling_factor"),
         is_normalised=settings.flag("norm_topk_prob"),
         shared=inner * settings.size("n_shared_experts"),
     )
     norms = {"q_norm": "self_attn.q_norm", "k_norm": "self_attn.k_norm"}
-    names = _HUGGING_FACE | (norms if settings.flag("use_qk_norm") else {})
+    names = MIXTURE_NAMES | (norms if settings.flag("use_qk_norm") else {})
     return hugging_face_decoder(
         files,
         settings,
@@ -113,13 +115,14 @@ def _hugging_face(files: Weights, settings: ModelSettings) -> Decoder:
 def _routing(settings: ModelSettings, groups: str, used: str) -> dict[str, Any]:
     return {
         "scoring": "sigmoid",
-        "eps": _EPS,
+        "eps": EPS,
         "groups": settings.size(groups, 1),
         "used_groups": settings.size(used, 1),
     }
 
 
-def _layers(settings: ModelSettings, count: str, dense: str) -> tuple[bool, ...]:
+def layers_behind_dense_ones(settings: ModelSettings, count: str, dense: str) -> tuple[bool, ...]:
+    """Return which layers have experts: all but the first, of which `dense` is the number."""
     first = settings.size_or_none(dense)
     return tuple(layer >= first for layer in range(settings.size(count)))
 

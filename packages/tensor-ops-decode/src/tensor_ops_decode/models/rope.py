@@ -9,7 +9,7 @@ from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.models.settings import ModelSettings
 from tensor_ops_decode.weights import FileFormatError, Weights
 
-__all__ = ["Rope", "gguf_rope", "hugging_face_rope", "original_length"]
+__all__ = ["Rope", "gguf_rope", "hugging_face_rope", "original_length", "yarn_magnitude"]
 
 _HEAD_SIZE = "head_dim (by default hidden_size // num_attention_heads)"
 _MOST_ROTATED = 1 << 16  # far more than any head has
@@ -216,9 +216,9 @@ def _yarn(
     factor = rope.number("factor", ratio if "factor" in rope.values else None)  # if it is null
     fast, slow = rope.number_or_none("beta_fast", 0.0), rope.number_or_none("beta_slow", 0.0)
     mscales = rope.number_or_none("mscale", 0.0), rope.number_or_none("mscale_all_dim", 0.0)
-    magnitude = _magnitude(factor)
+    magnitude = yarn_magnitude(factor)
     if all(mscales):
-        magnitude = _magnitude(factor, mscales[0]) / _magnitude(factor, mscales[1])
+        magnitude = yarn_magnitude(factor, mscales[0]) / yarn_magnitude(factor, mscales[1])
     pairs = _pairs_between(rope, original, (fast or _FAST, slow or _SLOW), base, size)
     if rope.values.get("truncate", True):
         pairs = np.floor(pairs[0]), np.ceil(pairs[1])
@@ -239,9 +239,9 @@ def _gguf_yarn(
     pairs = _pairs_between(settings, original, (fast, slow), base, size)
     if truncates:
         pairs = np.floor(pairs[0]), np.ceil(pairs[1])
-    magnitude = settings.number("rope.scaling.yarn_attn_factor", _magnitude(factor))
+    magnitude = settings.number("rope.scaling.yarn_attn_factor", yarn_magnitude(factor))
     if in_all := settings.number_or_none("rope.scaling.yarn_log_multiplier", 0.0):
-        magnitude = _magnitude(factor) / _magnitude(factor, in_all)
+        magnitude = yarn_magnitude(factor) / yarn_magnitude(factor, in_all)
     magnitude *= settings.number("rope.scaling.attn_factor", 1.0)
     return _interpolated(frequencies, factor, pairs, size), magnitude
 
@@ -267,7 +267,7 @@ def _interpolated(
     return frequencies * (part / factor + (1 - part))
 
 
-def _magnitude(factor: float, scale: float = 1.0) -> float:
+def yarn_magnitude(factor: float, scale: float = 1.0) -> float:
     """Return by how much YaRN enlarges queries and keys of sequences so many times as long."""
     return 0.1 * scale * math.log(factor) + 1 if factor > 1 else 1.0
 

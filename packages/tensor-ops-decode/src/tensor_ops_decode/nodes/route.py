@@ -56,11 +56,12 @@ def _largest(rank: Array, count: int) -> Array:
 
 
 def _of_chosen_groups(rank: Array, of: Mapping[str, Any]) -> Array:
-    """Return scores that are -inf outside the groups whose two best experts have the largest."""
+    """Return scores that are -inf outside the groups with the largest scores of their own."""
     if of["used_groups"] == of["groups"]:
         return rank
     groups = rank.reshape(of["groups"], -1)
-    sums = np.sort(groups, axis=1)[:, -2:].sum(axis=1)
+    best = {"best": 1, "sum_of_best_two": 2}[of["group_score"]]
+    sums = np.sort(groups, axis=1)[:, -best:].sum(axis=1)
     left_out = np.ones(of["groups"], bool)
     left_out[_largest(sums, of["used_groups"])] = False
     return np.where(left_out[:, np.newaxis], -np.inf, groups).reshape(-1)
@@ -80,6 +81,7 @@ def _sample(name: str, experts: int, top_k: int, *vectors: str, **given: object)
         "scale": 1.0,
         "groups": 1,
         "used_groups": 1,
+        "group_score": "sum_of_best_two",
     }
     weights = {each: [(experts,)] for each in vectors}
     return Sample(name, {"x": experts}, weights, attributes | given)
@@ -104,6 +106,7 @@ KIND = Kind(
         Attribute("scale", float),
         Attribute("groups", int, least=1, letter="G"),
         Attribute("used_groups", int, least=1, letter="U"),
+        Attribute("group_score", str, choices=("sum_of_best_two", "best")),
     ),
     relations=(
         Relation("E", "a multiple of", "G"),
@@ -118,6 +121,7 @@ KIND = Kind(
         _sample("both", 9, 2, "bias", "expert_scale", scoring="sigmoid", scale=0.5),
         _sample("of the chosen", 32, 4, scoring="softmax_of_chosen"),
         _sample("groups", 24, 3, scoring="sigmoid", normalise="sum", groups=6, used_groups=2),
+        _sample("groups by their best", 24, 4, groups=6, used_groups=3, group_score="best"),
         _sample("groups of one", 7, 2, groups=7, used_groups=3, eps=1e-6, normalise="sum"),
         _sample("one expert", 1, 1, scoring="sigmoid"),
     ),

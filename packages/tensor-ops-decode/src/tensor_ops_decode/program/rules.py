@@ -270,7 +270,7 @@ def _check_part(where: str, source: Mapping[str, Any]) -> None:
     if not isinstance(source["tensor"], str) or not isinstance(shape, list) or not are_cuts:
         raise ProgramError(
             f"{where}: source must name an array that is attached, the list of its dimensions and "
-            f"a list of rows:a:b and columns:a:b; got {dict(source)}"
+            f"a list of planes:a:b, rows:a:b and columns:a:b; got {dict(source)}"
         )
     for size in shape:
         _check_size(f"{where}: each dimension of what is attached", size)

@@ -96,7 +96,7 @@ def weight_bytes_read(program: Program, node: Node, num_tokens: int = 1) -> dict
         for tensor in tensors:
             rows = 1 if slot.is_table else math.prod(tensor.shape[:-1])
             found[tensor.type] += rows * tensor.row_bytes
-        if slot.form == "stack" and tensors:
+        if slot.chosen_by and slot.form == "stack" and tensors:
             planes = kind.num_planes(slot, node.attributes, tensors[0].shape)
             chooser = program.values.get(node.inputs[slot.chosen_by], TOKENS.value)
             chosen = min(planes, num_tokens * chooser.columns)

@@ -13,7 +13,13 @@ from tensor_ops_decode.kinds.kind import Kind, Role
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program.node_slots import matrices_of
 from tensor_ops_decode.program.records import Node, Parts
-from tensor_ops_decode.sharding.rank_ranges import Division, GatedColumns, Heads, Logits
+from tensor_ops_decode.sharding.rank_ranges import (
+    Division,
+    GatedColumns,
+    Heads,
+    LatentHeads,
+    Logits,
+)
 from tensor_ops_decode.weights.formats import FORMATS
 
 __all__ = ["DivisiblePart", "divisible_parts"]
@@ -42,7 +48,7 @@ def divisible_parts(program: Parts) -> list[DivisiblePart]:
     graph = _Graph(program)
     found: list[DivisiblePart] = []
     taken: set[str] = set()
-    for find in (graph.part_around, graph.logits_from):
+    for find in (graph.part_around, graph.latent_attention, graph.logits_from):
         for node in program.nodes:
             part = find(node)
             names = set() if part is None else {each.name for each in part.nodes}
@@ -90,6 +96,41 @@ class _Graph:
             columns = self.program.values[_output(node)].columns
             division = GatedColumns(columns // chosen, block)
         return DivisiblePart((*reversed(before), node, *after, *self.sum_of(after[-1])), division)
+
+    def latent_attention(self, node: Node) -> DivisiblePart | None:
+        """Return the latent attention that a node is, with what is of its heads around it.
+
+        Its first product makes queries, which two nodes read: the product with the matrices of
+        heads that takes them to latents, and the attention.
+        """
+        if node.kind != "latent_attention":
+            return None
+        absorbing, queries = (self.writers.get(node.inputs[x]) for x in ("absorbed", "query"))
+        values = self.reader(node)
+        if absorbing is None or queries is None or values is None:
+            return None
+        last = self.reader(values)
+        readers = self.readers[node.inputs["query"]]
+        is_whole = (
+            {each.kind for each in (absorbing, values)} == {"head_linear"}
+            and absorbing.inputs["x"] == node.inputs["query"]
+            and self.reader(absorbing) is node
+            and len(readers) == 2
+            and node.inputs["query"] not in self.program.outputs
+        )
+        heads = node.attributes["num_heads"]
+        stacks = [each.weights["weight"] for each in (absorbing, values) if is_whole]
+        if not is_whole or any(len(self.program.tensors[each[0]].shape) < 3 for each in stacks):
+            return None
+        if last is None or not (self.is_divisible(queries) and self.is_divisible(last)):
+            return None
+        if "stack" in {slot.form for each in (queries, last) for slot in KINDS[each.kind].weights}:
+            return None
+        columns = [
+            self.program.values[_output(each)].columns // heads for each in (values, queries)
+        ]
+        division = LatentHeads(heads, heads, columns[0], self.block_of(last), columns[1])
+        return DivisiblePart((queries, absorbing, node, values, last), division)
 
     def num_chosen(self, product: Node) -> int:
         """Return how many experts compute in a product for a token; 1 if it has none."""

@@ -9,7 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-__all__ = ["Division", "GatedColumns", "Heads", "Logits"]
+__all__ = ["Division", "GatedColumns", "Heads", "LatentHeads", "Logits"]
 
 
 class Division(ABC):
@@ -113,6 +113,23 @@ class Heads(Division):
         """How many groups are whole blocks of columns."""
         together = self._heads_together
         return together // math.gcd(together, self._heads_per_group)
+
+
+@dataclass(frozen=True)
+class LatentHeads(Heads):
+    """Heads that attend to the same latents, which every rank has.
+
+    Each is a group by itself. Its `head_size` is that of values, and `query_size` that of queries.
+    """
+
+    query_size: int = 0
+
+    def rows(self, rank: int, world_size: int) -> tuple[range, ...]:
+        """Return the rows of queries that a rank has."""
+        return (_times(self.heads(rank, world_size), self.query_size),)
+
+    def __str__(self) -> str:
+        return f"{self.num_heads} heads of {self.head_size} values, {_between(self.block)}"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from tensor_ops_decode.program.node_slots import matrices_of
 from tensor_ops_decode.program.program import Program
 from tensor_ops_decode.program.records import Node, new_name
 from tensor_ops_decode.sharding.divisible_parts import DivisiblePart, divisible_parts
-from tensor_ops_decode.sharding.rank_ranges import Heads, Logits
+from tensor_ops_decode.sharding.rank_ranges import Heads, LatentHeads, Logits
 from tensor_ops_decode.sharding.tensor_parts import TensorParts
 
 __all__ = ["shard"]
@@ -26,7 +26,7 @@ def shard(program: Program, rank: int, world_size: int) -> Program:
     and logits by the rows of their matrix. What they do not divide each of them computes whole.
 
     - Products that make queries, keys and values, or gate and up, have some rows of their matrices,
-      and the caches the heads of the rank.
+      and the caches the heads of the rank. Of latent attention, every rank has the whole cache.
     - The products behind attention and MLP have some columns, and an ``allreduce`` adds what the
       ranks get, of experts once it is weighted. The bias, if there is one, is in the product of
       rank 0.
@@ -139,7 +139,9 @@ class _Assembly:
         """Add a node of which a rank does a share, and the exchange behind the last of a part."""
         division, is_last = part.division, node is part.nodes[-1]
         attributes, weights = dict(node.attributes), self.share_of_weights(node, part)
-        if isinstance(division, Heads) and node.kind == "attention":
+        if isinstance(division, LatentHeads):
+            attributes |= self.latent_heads_of(node, division)
+        elif isinstance(division, Heads) and node.kind == "attention":
             attributes |= self.heads_of(node, division)
         (output,) = node.outputs.values()
         share = new_name(f"{output}.share", self.whole.values) if is_last else output
@@ -164,6 +166,9 @@ class _Assembly:
                 for slot in KINDS[node.kind].weights
                 if slot.name in node.weights
             }
+        if isinstance(division, LatentHeads) and node.kind == "head_linear":
+            wanted = division.heads(*self.place)
+            return {slot: self.tensors.planes(each, wanted) for slot, each in node.weights.items()}
         if isinstance(division, Heads) and node.kind == "attention":
             heads = [division.heads(*self.place)]
             return {
@@ -191,6 +196,14 @@ class _Assembly:
             return [(name,) for name in names]
         count = KINDS[node.kind].num_planes(slot, node.attributes, shape)
         return [names[first : first + count] for first in range(0, len(names), count)]
+
+    def latent_heads_of(self, node: Node, division: LatentHeads) -> dict[str, int]:
+        """Declare a cache whole, as every rank has it, and return how many heads this one has."""
+        if "cache" in node.attributes:
+            name = node.attributes["cache"]
+            self.builder.cache(name, self.whole.caches[name])
+        heads = {"num_heads": len(division.heads(*self.place))}
+        return heads if "num_heads" in node.attributes else {}
 
     def heads_of(self, node: Node, division: Heads) -> dict[str, int]:
         """Declare the cache of this rank's heads, and return the attributes that say how many."""

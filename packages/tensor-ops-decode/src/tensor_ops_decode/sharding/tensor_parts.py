@@ -1,4 +1,4 @@
-"""The tensors of a shard: whole ones, and some rows or columns of those of the program."""
+"""The tensors of a shard: whole ones, and some planes, rows or columns of those of the program."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -45,9 +45,13 @@ class TensorParts:
         """Declare some columns of each of several matrices."""
         return [self._part(name, "columns", wanted) for name in names]
 
+    def planes(self, names: Iterable[str], wanted: range) -> list[str]:
+        """Declare some matrices of each of several stacks."""
+        return [self._part(name, "planes", wanted) for name in names]
+
     def _part(self, name: str, axis: str, wanted: range) -> str:
         tensor = self._tensors[name]
-        index = len(tensor.shape) - (2 if axis == "rows" else 1)
+        index = len(tensor.shape) - {"planes": 3, "rows": 2, "columns": 1}[axis]
         if len(wanted) == tensor.shape[index]:
             return self.whole([name])[0]
         shape = (*tensor.shape[:index], len(wanted), *tensor.shape[index + 1 :])
@@ -74,7 +78,7 @@ def _cut_source(name: str, tensor: Tensor, cut: str) -> dict[str, object]:
 def _is_between_blocks_of_all(tensor: Tensor, cut: str) -> bool:
     """Return whether a cut goes through no block, of whatever type the tensor was at first."""
     axis, start, stop = cut.split(":")
-    if axis == "rows":
+    if axis != "columns":
         return True
     columns = tensor.shape[-1]
     sizes = [form.block_size for form in FORMATS.values() if columns % form.block_size == 0]

@@ -24,8 +24,9 @@ __all__ = [
 
 QUANTIZED_TYPES = tuple(name for name, form in FORMATS.items() if form.quantize_blocks)
 _QUANTIZE = "quantize:"
-_RANGE = re.compile(r"(rows|columns):(\d{1,10}):(\d{1,10})")
+_RANGE = re.compile(r"(planes|rows|columns):(\d{1,10}):(\d{1,10})")
 _BLOCKS = re.compile(r"row_blocks:(\d{1,10}):(\d{1,10}):(\d{1,10})")
+_PLANES = re.compile(r"planes:(\d{1,10})")
 
 Transform: TypeAlias = Callable[[StoredTensor], StoredTensor]
 
@@ -38,11 +39,13 @@ def apply_transforms(tensor: StoredTensor, transforms: Sequence[str]) -> StoredT
     ``"plus_one"`` adds one to each value, in float32, and makes a tensor of type f32.
     ``"even_columns"`` and ``"odd_columns"`` keep every other column. These are for float types.
     ``"even_rows"`` and ``"odd_rows"`` keep every other row of a tensor of any type, and
-    ``"row_blocks:n:a:b"`` those from a up to b of every n rows. ``"neg_exp"`` makes a tensor of
-    type f32 of a float type: -exp of each value, in float32. ``"ones"`` makes one of as many ones.
+    ``"row_blocks:n:a:b"`` those from a up to b of every n rows. ``"planes:n"`` makes a matrix of
+    any type n matrices of as many rows. ``"dequantize"`` makes a tensor of type f32 of any type.
+    ``"neg_exp"`` makes one of type f32 of a float type: -exp of each value, in float32. ``"ones"``
+    makes one of as many ones.
     ``"quantize:q8_0"`` and the like make one of that type. ``"rows:a:b"`` and ``"columns:a:b"``
     keep those from a up to b, as a slice does, of a tensor of any type; columns are cut between
-    blocks only. Of a vector, columns are its elements.
+    blocks only. Of a vector, columns are its elements. ``"planes:a:b"`` keeps matrices of a stack.
 
     The result has the memory of the tensor given if there are no transforms, or of rows only. It is
     a ValueError if a transform is unknown, or does not apply to this tensor.
@@ -67,11 +70,13 @@ def find_transform(name: str) -> Transform | None:
     if match := _BLOCKS.fullmatch(name):
         period, first, end = map(int, match.groups())
         return functools.partial(_row_blocks, name, period, first, end)
+    if match := _PLANES.fullmatch(name):
+        return functools.partial(_planes, name, int(match[1]))
     return _NAMED.get(name)
 
 
 def is_cut(name: str) -> bool:
-    """Return whether a transform keeps some rows or columns, of a tensor of any type."""
+    """Return whether a transform keeps some planes, rows or columns, of a tensor of any type."""
     return _RANGE.fullmatch(name) is not None
 
 
@@ -98,6 +103,8 @@ def transformed_shape(shape: tuple[int, ...], transforms: Sequence[str]) -> tupl
         elif (match := _BLOCKS.fullmatch(name)) and len(shape) > 1:
             period, first, end = map(int, match.groups())
             shape = (*shape[:-2], shape[-2] // max(period, 1) * (end - first), shape[-1])
+        elif (match := _PLANES.fullmatch(name)) and len(shape) == 2 and int(match[1]):
+            shape = (int(match[1]), shape[0] // int(match[1]), shape[1])
         elif name in _HALVES and len(shape) >= -_HALVES[name][0]:
             axis, first = _HALVES[name]
             sizes = list(shape)
@@ -146,6 +153,21 @@ def _row_blocks(name: str, period: int, first: int, end: int, tensor: StoredTens
     return _of_data(tensor, (name,), blocks.reshape(-1, length))
 
 
+def _planes(name: str, count: int, tensor: StoredTensor) -> StoredTensor:
+    shape = transformed_shape(tensor.shape, (name,))
+    if len(tensor.shape) != 2 or not count or tensor.shape[0] % count:
+        raise ValueError(
+            f"{tensor.file}: tensor {tensor.name!r} of shape {tensor.shape} is no matrix that "
+            f"{name!r} divides; expected a number of rows that is a multiple of {count}"
+        )
+    return dataclasses.replace(tensor, shape=shape)
+
+
+def _dequantize(tensor: StoredTensor) -> StoredTensor:
+    data = tensor.values().astype("<f4", copy=False).reshape(len(tensor.data), -1).view(np.uint8)
+    return dataclasses.replace(tensor, type="f32", data=data)
+
+
 def _of_data(tensor: StoredTensor, done: Sequence[str], data: NDArray[Any]) -> StoredTensor:
     """Return a tensor after a transform that made these elements or rows of it."""
     shape = transformed_shape(tensor.shape, done)
@@ -183,9 +205,9 @@ def _ones(tensor: StoredTensor) -> StoredTensor:
 
 
 def _cut(what: str, first: int, end: int, tensor: StoredTensor) -> StoredTensor:
-    """Return some rows or columns of a tensor."""
+    """Return some planes, rows or columns of a tensor."""
     shape, form = list(tensor.shape), tensor.format
-    axis = len(shape) - (1 if what == "columns" else 2)
+    axis = len(shape) - {"columns": 1, "rows": 2, "planes": 3}[what]
     size = shape[axis] if axis >= 0 else 0
     step = form.block_size if what == "columns" else 1
     if not first < end <= size or first % step or end % step:
@@ -199,8 +221,10 @@ def _cut(what: str, first: int, end: int, tensor: StoredTensor) -> StoredTensor:
         of_block = form.block_bytes
         data = tensor.data[:, first // step * of_block : end // step * of_block]
     else:
-        planes = tensor.data.reshape(-1, size, tensor.data.shape[-1])
-        data = planes[:, first:end].reshape(-1, tensor.data.shape[-1])
+        length = tensor.data.shape[-1]
+        rows = tensor.shape[-2] if what == "planes" else 1
+        planes = tensor.data.reshape(-1, size, rows * length)
+        data = planes[:, first:end].reshape(-1, length)
     return dataclasses.replace(tensor, shape=tuple(shape), data=np.ascontiguousarray(data))
 
 
@@ -233,9 +257,9 @@ _OF_FLOATS: dict[str, Transform] = {
 _NAMED = (
     _OF_FLOATS
     | _EVERY_OTHER
-    | {"row": _row}
+    | {"row": _row, "dequantize": _dequantize}
     | {_QUANTIZE + name: _quantize_to(name) for name in QUANTIZED_TYPES}
 )
 
 #: The names of all transforms; those with arguments as they are spelled.
-TRANSFORMS = (*_NAMED, "row_blocks:n:a:b", "rows:a:b", "columns:a:b")
+TRANSFORMS = (*_NAMED, "row_blocks:n:a:b", "planes:n", "planes:a:b", "rows:a:b", "columns:a:b")
