@@ -264,7 +264,7 @@ def _model(metadata):
     shapes |= _of_gemma4(decoder)
     if decoder.gates_attention:
         shapes["q"] = [2 * q, hidden]
-    names = dict(decoder.names)
+    names = {role: name for role, name in decoder.names.items() if not role.startswith("draft")}
     if decoder.latent is not None:
         shapes |= _of_latents(decoder)
         for role in ("q", "k", "v", *(["kv_b"] if "k_b" in names else [])):

@@ -14,7 +14,7 @@ from tensor_ops_decode.generation.perplexity import Perplexity, perplexity
 from tensor_ops_decode.kernel.persistent_kernel import PersistentKernel
 from tensor_ops_decode.kinds.kind import Kind
 from tensor_ops_decode.nodes import KINDS
-from tensor_ops_decode.program import Cache, Limits, Node, Program, State, Tensor, Value
+from tensor_ops_decode.program import Cache, Draft, Limits, Node, Program, State, Tensor, Value
 from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.scheduling.sampling import Sampling
 from tensor_ops_decode.scheduling.step_times import StepProfile
@@ -36,6 +36,7 @@ __all__ = [
     "CapacityError",
     "Completion",
     "DeferredArray",
+    "Draft",
     "FileFormatError",
     "Kind",
     "Limits",

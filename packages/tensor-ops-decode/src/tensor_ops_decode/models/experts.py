@@ -158,6 +158,8 @@ def alternating_layers(settings: ModelSettings) -> tuple[bool, ...]:
 def _checked(settings: ModelSettings, experts: Experts) -> Experts:
     """Raise a FileFormatError unless the groups of experts have enough of them."""
     count, groups, used = experts.count, experts.groups, experts.used_groups
+    if not any(experts.layers):
+        return experts
     if count % groups or used > groups or experts.chosen > used * (count // groups):
         raise FileFormatError(
             f"{settings.where}: {experts.chosen} experts are to be of {used} groups, of {groups} "
