@@ -142,8 +142,8 @@ class Session:
             Called with the number of the request before the request is added, so that the caller
             can remove it even where Ctrl-C comes before the return.
         **sampling
-            ``temperature``, ``top_k``, ``top_p``, ``min_p``, ``seed``, ``repetition_penalty`` and
-            ``logit_bias``, as in `Sampling`; without them, the most probable token is taken.
+            The attributes of `Sampling`, such as ``temperature``; without them, the most probable
+            token is taken.
 
         Returns
         -------
@@ -338,8 +338,8 @@ class Session:
 
         They are the steps of as many calls, with the same results. Where a step depends on nothing
         but the tokens that were chosen before, the executor goes on to it by itself, which takes
-        less time. Requests with ``logprobs``, ``repetition_penalty`` or ``choose=False``, and a
-        kernel with ``num_speculative_tokens``, go on from step to step through Python.
+        less time. Requests with ``logprobs``, penalties or ``choose=False``, and a kernel with
+        ``num_speculative_tokens``, go on from step to step through Python.
 
         Parameters
         ----------

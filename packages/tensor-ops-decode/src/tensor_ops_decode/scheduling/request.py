@@ -146,7 +146,7 @@ class Request:
     @property
     def may_guess(self) -> bool:
         """Whether a step may guess its tokens: it must choose them, by what it knows beforehand."""
-        return self.chooses and self.sampling.repetition_penalty == 1
+        return self.chooses and not self.sampling.has_penalties
 
     def guesses(self, most: int, by_lookup: bool) -> list[int]:
         """Return guesses of its next tokens: of a draft, or what followed the last ones before."""
@@ -255,8 +255,7 @@ def checked_request(
     sampled = drawn_from(program.nodes)
     if not sampled and (how.temperature or how.has_edits):
         raise ValueError(
-            "the program chooses by argmax; temperature must be 0, without repetition_penalty "
-            "and logit_bias"
+            "the program chooses by argmax; temperature must be 0, without penalties and logit_bias"
         )
     if how.logit_bias:
         end = min(program.values[name].columns for name in sampled)

@@ -17,7 +17,7 @@ from tensor_ops_decode.scheduling.kv_cache import Beginning, PageTable
 from tensor_ops_decode.scheduling.logits import logits_error, token_logprob
 from tensor_ops_decode.scheduling.prompt_lookup import accepted
 from tensor_ops_decode.scheduling.request import Request, StepPart, described
-from tensor_ops_decode.scheduling.sampling import note_token, write_sampling
+from tensor_ops_decode.scheduling.sampling import note_last_token, write_sampling
 from tensor_ops_decode.scheduling.sequence_steps import SequenceSteps
 from tensor_ops_decode.scheduling.snapshots import Snapshots, length_in_common
 from tensor_ops_decode.scheduling.step_times import StepProfile, StepTimes
@@ -581,8 +581,8 @@ class Requests:
                     for array, number in zip(self._states, (before, state), strict=True):
                         array[start + index] = number
             if count == request.num_waiting:
-                if request.sampling.repetition_penalty != 1:
-                    note_token(self._arrays, request.slot, request.sampling, request.tokens[-1])
+                if (how := request.sampling).has_penalties:
+                    note_last_token(self._arrays, request.slot, how, request.tokens)
                 chosen = range(end - 1 - len(guesses), end)
                 selected = range(num_selected, num_selected + len(chosen))
                 for index, row in zip(selected, chosen, strict=True):

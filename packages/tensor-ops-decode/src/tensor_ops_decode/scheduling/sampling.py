@@ -1,6 +1,7 @@
 """How a request's tokens are chosen."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
@@ -12,7 +13,7 @@ from tensor_ops_decode.arguments import whole
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program.records import MOST_BIASES, PER_REQUEST
 
-__all__ = ["Sampling", "note_token", "write_sampling"]
+__all__ = ["Sampling", "note_last_token", "write_sampling"]
 
 _LARGEST = float(np.finfo(np.float32).max)
 # Beyond it, float64 gives neighbouring logits the same probability, and top_k loses their order.
@@ -39,6 +40,11 @@ class Sampling:
     repetition_penalty : float
         The number that a positive logit of a token in the prompt or the answer is divided by, and a
         negative one multiplied; 1 changes nothing.
+    presence_penalty, frequency_penalty : float
+        The numbers that are subtracted from the logit of a token in the prompt or the answer: once,
+        and for each time that it is there. They are subtracted before `repetition_penalty`.
+    penalty_last_n : int or None
+        Of how many of the last tokens these three take note; None for all.
     logit_bias : mapping of int to float
         Numbers added to the logits of some tokens, before penalties; ``-math.inf`` bans one.
 
@@ -54,6 +60,9 @@ class Sampling:
     min_p: float = 0.0
     seed: int = 0
     repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    penalty_last_n: int | None = None
     logit_bias: Mapping[int, float] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -62,6 +71,8 @@ class Sampling:
             ("top_p", math.nextafter(0, 1), 1.0, "larger than 0, up to 1"),  # 0 would keep none
             ("min_p", 0.0, 1.0, "from 0 to 1"),
             ("repetition_penalty", _SMALLEST, _LARGEST, "larger than 0, and finite in float32"),
+            ("presence_penalty", -_LARGEST, _LARGEST, "that is finite in float32"),
+            ("frequency_penalty", -_LARGEST, _LARGEST, "that is finite in float32"),
         ):
             value = getattr(self, name)
             if not _is_number(value) or not least <= value <= most:
@@ -69,12 +80,29 @@ class Sampling:
             object.__setattr__(self, name, float(value))
         for name, end in (("top_k", 2**31), ("seed", 2**64)):
             object.__setattr__(self, name, whole(name, getattr(self, name), 0, end - 1))
+        if self.penalty_last_n is not None:
+            number = whole("penalty_last_n", self.penalty_last_n)
+            object.__setattr__(self, "penalty_last_n", number)
         object.__setattr__(self, "logit_bias", _checked_biases(self.logit_bias))
+
+    @property
+    def has_penalties(self) -> bool:
+        """Whether the tokens so far change logits."""
+        subtracted = self.presence_penalty, self.frequency_penalty
+        return self.repetition_penalty != 1 or subtracted != (0, 0)
 
     @property
     def has_edits(self) -> bool:
         """Whether logits are changed before a token is chosen."""
-        return self.repetition_penalty != 1 or bool(self.logit_bias)
+        return self.has_penalties or bool(self.logit_bias)
+
+    def bias(self, token: int, count: int) -> float:
+        """Return what is added to the logit of a token that is there so many times."""
+        given = self.logit_bias.get(token, 0.0)
+        if not count or given == -math.inf:
+            return given
+        sum_of_all = given - self.presence_penalty - count * self.frequency_penalty
+        return min(max(sum_of_all, -_LARGEST), _LARGEST)
 
 
 def write_sampling(
@@ -83,28 +111,40 @@ def write_sampling(
     """Write settings into the arrays of a step, for a request with these tokens so far."""
     for name in PER_REQUEST.keys() - {"num_edits"}:
         arrays[name][slot] = getattr(sampling, name)
-    biases = sampling.logit_bias
-    repeated = dict.fromkeys(tokens if sampling.repetition_penalty != 1 else ())
-    edited = [*repeated, *(token for token in biases if token not in repeated)]
-    arrays["num_edits"][slot] = len(edited)
-    arrays["edited_tokens"][slot, : len(edited)] = edited
-    arrays["edit_biases"][slot, : len(edited)] = [biases.get(token, 0.0) for token in edited]
-    arrays["edit_penalties"][slot, : len(repeated)] = sampling.repetition_penalty
-    arrays["edit_penalties"][slot, len(repeated) : len(edited)] = 1
+    _write_edits(arrays, slot, sampling, tokens)
 
 
-def note_token(arrays: Mapping[str, Array], slot: int, sampling: Sampling, token: int) -> None:
-    """Let a token that a request has got be penalized from now on; twice is as once."""
-    number = int(arrays["num_edits"][slot])
+def note_last_token(
+    arrays: Mapping[str, Array], slot: int, sampling: Sampling, tokens: Sequence[int]
+) -> None:
+    """Let the last of the tokens that a request has got be penalized from now on."""
+    if sampling.penalty_last_n is not None:  # the first of those before counts no more
+        _write_edits(arrays, slot, sampling, tokens)
+        return
+    number, token = int(arrays["num_edits"][slot]), tokens[-1]
     edited, biases, penalties = (
         arrays[name][slot] for name in ("edited_tokens", "edit_biases", "edit_penalties")
     )
     (places,) = np.nonzero(edited[:number] == token)
     place = int(places[0]) if places.size else number
-    if place == number:
-        edited[place], biases[place] = token, 0
+    # A token is counted where its number matters.
+    count = tokens.count(token) if sampling.frequency_penalty else 1
+    edited[place], biases[place] = token, sampling.bias(token, count)
     penalties[place] = sampling.repetition_penalty
     arrays["num_edits"][slot] = max(number, place + 1)
+
+
+def _write_edits(
+    arrays: Mapping[str, Array], slot: int, sampling: Sampling, tokens: Sequence[int]
+) -> None:
+    counts = Counter(tokens[-(sampling.penalty_last_n or 0) :] if sampling.has_penalties else ())
+    edited = [*counts, *(token for token in sampling.logit_bias if token not in counts)]
+    arrays["num_edits"][slot] = len(edited)
+    arrays["edited_tokens"][slot, : len(edited)] = edited
+    biases = [sampling.bias(token, counts[token]) for token in edited]
+    arrays["edit_biases"][slot, : len(edited)] = biases
+    arrays["edit_penalties"][slot, : len(counts)] = sampling.repetition_penalty
+    arrays["edit_penalties"][slot, len(counts) : len(edited)] = 1
 
 
 def _checked_biases(given: Any) -> dict[int, float]:
