@@ -7,7 +7,8 @@ from byte_models import save_model
 
 # Where a request is added, ends or is removed.
 FUNCTIONS = {
-    *("Model.generate", "Model._advance", "Session._held", "PageTable.release"),
+    *("Model.generate", "RunningAnswers.advance", "RunningAnswers._step", "RunningAnswers._end"),
+    *("RunningAnswers.close", "Session._held", "PageTable.release"),
     *("Session.add_request", "Session.remove"),
     *("Requests.add", "Requests.remove", "Requests.retire"),
 }

@@ -11,6 +11,7 @@ from tensor_ops_decode.errors import CapacityError, LogitsError, ProgramError, R
 from tensor_ops_decode.executors.choice import NoExecutorError
 from tensor_ops_decode.generation.model import Model, load
 from tensor_ops_decode.generation.perplexity import Perplexity, perplexity
+from tensor_ops_decode.generation.text_stream import TextStream
 from tensor_ops_decode.kernel.persistent_kernel import PersistentKernel
 from tensor_ops_decode.kinds.kind import Kind
 from tensor_ops_decode.nodes import KINDS
@@ -53,6 +54,7 @@ __all__ = [
     "State",
     "StepProfile",
     "Tensor",
+    "TextStream",
     "TokenLogprob",
     "Value",
     "__version__",

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, partial
-from operator import setitem
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from tensor_ops_decode.arguments import check_progress, whole
+from tensor_ops_decode.arguments import check_known, check_progress, whole
 from tensor_ops_decode.completion import Completion
-from tensor_ops_decode.errors import LogitsError
 from tensor_ops_decode.generation.answer import Answer, errors_of_prompt
+from tensor_ops_decode.generation.running_answers import RunningAnswers
 from tensor_ops_decode.generation.stop_strings import StopStrings
+from tensor_ops_decode.generation.text_stream import TextStream
 from tensor_ops_decode.kernel.persistent_kernel import PersistentKernel
 from tensor_ops_decode.models.generation_settings import (
     generation_defaults,
@@ -30,10 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["REFUSED", "Model", "describe", "load"]
 
 MAX_NEW_TOKENS = 128
-
-# For how long steps follow one another before their tokens are looked at: a stream of pieces is
-# smooth, other threads wait for no longer, and what Python does after them is little beside it.
-_SECONDS_OF_STEPS = 0.03
 
 Messages = Sequence[Mapping[str, Any]]
 
@@ -145,6 +140,7 @@ class Model:
         self._weights = weights
         self._problem = problem  # with the end tokens of its files
         self._lock = threading.RLock()
+        self._abandoned: deque[int] = deque()  # requests of streams that nothing refers to
 
     def __enter__(self) -> Model:
         return self
@@ -171,6 +167,7 @@ class Model:
         self,
         prompts: Prompt | Sequence[Prompt],
         *,
+        n: int = 1,
         max_new_tokens: int = MAX_NEW_TOKENS,
         temperature: float = 0.0,
         top_k: int = 0,
@@ -178,6 +175,9 @@ class Model:
         min_p: float = 0.0,
         seed: int = 0,
         repetition_penalty: float = 1.0,
+        presence_penalty: float = 0.0,
+        frequency_penalty: float = 0.0,
+        penalty_last_n: int | None = None,
         logit_bias: Mapping[int, float] | None = None,
         stop: str | Sequence[str] = (),
         ignore_eos: bool = False,
@@ -192,6 +192,9 @@ class Model:
             Text or tokens. Several are computed together, as many as the model has requests; the
             answer to each is the same as alone on the native backends. A text gets the token that
             begins one, if the model wants it, and the name of a special token in it is text.
+        n : int, optional
+            How many answers each prompt gets. They stand one behind the other in all that is
+            counted, numbered or returned here, as those of so many equal prompts.
         max_new_tokens : int, optional
         temperature : float, optional
             0 takes the likeliest token; larger, up to 1e6, is more random.
@@ -206,6 +209,11 @@ class Model:
         repetition_penalty : float, optional
             Positive logits of tokens that the prompt or the answer has are divided by it, negative
             ones multiplied; larger than 1 makes repetitions less likely.
+        presence_penalty, frequency_penalty : float, optional
+            What is subtracted from the logits of these tokens first: once, and for each time that
+            they are there.
+        penalty_last_n : int, optional
+            Of how many of the last tokens the penalties take note; by default of all.
         logit_bias : mapping of int to float, optional
             What is added to the logits of these tokens; ``-math.inf`` bans one.
         stop : str or sequence of str, optional
@@ -237,69 +245,68 @@ class Model:
             If the logits of a prompt are NaN, or all minus infinity. It is raised when the other
             prompts have their answers, which it has as `LogitsError.completions`.
         """
-        if self._problem and not ignore_eos:
-            raise FileFormatError(self._problem)
-        stops = StopStrings(checked_stops(stop))
-        if stream is not None and not callable(stream):
-            raise TypeError(f"stream must be a function, got {stream!r}")
-        if stops or stream is not None:
-            self.tokenizer.check_exists()
-        most, seed = whole("max_new_tokens", max_new_tokens), whole("seed", seed, 0)
-        answers = [
-            Answer(number, self._tokens(number, prompt), self.tokenizer, stops, stream)
-            for number, prompt in enumerate(listed_prompts(prompts))
-        ]
-        waiting: deque[tuple[Answer, dict[str, Any]]] = deque()
-        for answer in answers:
-            # The last token of an answer is not fed.
-            room = self.kernel.program.limits.longest - len(answer.prompt) + 1
-            request: dict[str, Any] = {
-                "tokens": answer.prompt,
-                "max_new_tokens": min(most, max(room, 1)),
-                "ignore_eos": ignore_eos,
-                "logprobs": logprobs,
-                "temperature": temperature,
-                "top_k": top_k,
-                "top_p": top_p,
-                "min_p": min_p,
-                "seed": seed + answer.number,
-                "repetition_penalty": repetition_penalty,
-                "logit_bias": {} if logit_bias is None else logit_bias,
-            }
-            with errors_of_prompt(answer.number, len(answers)):
-                answer.check_rows(self.vocabulary)
-                self.kernel.check_request(**request)
-            waiting.append((answer, request))
-        running: dict[Answer, int] = {}  # the number of the request of each
-        errors: list[tuple[int, LogitsError]] = []
-        # A step after a stop string would be in vain.
-        most_steps = 1 if stops else most
+        running = self._started(
+            listed_prompts(prompts),
+            stream,
+            n=n,
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            min_p=min_p,
+            seed=seed,
+            repetition_penalty=repetition_penalty,
+            presence_penalty=presence_penalty,
+            frequency_penalty=frequency_penalty,
+            penalty_last_n=penalty_last_n,
+            logit_bias=logit_bias,
+            stop=stop,
+            ignore_eos=ignore_eos,
+            logprobs=logprobs,
+        )
         try:
-            while waiting or running:
-                for answer, tokens, reason in self._advance(waiting, running, most_steps):
-                    answer.add(tokens, reason)
-                    if answer.finish_reason is not None:
-                        number = running[answer]
-                        answer.accepted_tokens = self.kernel.num_accepted(number)
-                        answer.shared_tokens = self.kernel.num_shared(number)
-                        if logprobs is not None:
-                            found = self.kernel.logprobs(number)
-                            answer.logprobs = tuple(found[: len(answer.tokens)])
-                        if (error := self.kernel.error(number)) is not None:
-                            errors.append((answer.number, error))
-                        self.kernel.remove(number)
-                        del running[answer]
+            while running.advance():
+                pass
         finally:
-            try:
-                self._remove(running)
-            except KeyboardInterrupt:
-                self._remove(running)
-                raise
-        completions = [answer.completion() for answer in answers]
-        if errors:
-            prompt, error = min(errors, key=lambda each: each[0])
-            raise LogitsError(f"prompt {prompt}: {error}", error.request, tuple(completions))
-        return completions
+            running.close()
+        return running.completions()
+
+    def stream(self, prompt: Prompt, **arguments: Any) -> TextStream:
+        """Continue a prompt, and return the pieces of its text one by one.
+
+        Parameters
+        ----------
+        prompt : str or sequence of int
+            As of `generate`; of a conversation, what `chat_prompt` returns.
+        **arguments
+            As `generate` takes them, such as ``max_new_tokens``, but for ``n`` and ``stream``.
+
+        Returns
+        -------
+        TextStream
+            For ``for`` and ``async for``. Steps run while a piece is waited for, and serve all
+            streams and threads that use the model.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As of `generate`, before the first piece.
+
+        Examples
+        --------
+        >>> import tensor_ops_decode
+        >>> model = tensor_ops_decode.load("SmolLM2-135M-Instruct.Q4_1.gguf")  # doctest: +SKIP
+        >>> for piece in model.stream("The capital of France is"):  # doctest: +SKIP
+        ...     print(piece, end="", flush=True)
+         Paris.
+        """
+        defaults: dict[str, Any] = dict(Model.generate.__kwdefaults__ or {})
+        known = [name for name in defaults if name not in ("n", "stream")]
+        check_known("stream", arguments, known)
+        self.tokenizer.check_exists()
+        pieces: deque[str] = deque()
+        given = {**defaults, **arguments, "stream": lambda _, piece: pieces.append(piece)}
+        return TextStream(self._started([prompt], **given), pieces)
 
     def save_prompt(self, path: str | os.PathLike[str], prompt: Prompt) -> int:
         """Write what the caches have of a prompt into a file, for `load_prompt`.
@@ -511,35 +518,47 @@ class Model:
 
         return open_chat_templates(self._weights, self.tokenizer)
 
-    def _advance(
+    def _started(
         self,
-        waiting: deque[tuple[Answer, dict[str, Any]]],
-        running: dict[Answer, int],
-        most_steps: int,
-    ) -> list[tuple[Answer, list[int], str | None]]:
-        """Start what there is room for, run steps, and return how far each request has come.
-
-        The steps serve all threads that generate; each thread reads its own requests.
-        """
-        kernel = self.kernel
-        with self._lock:
-            while waiting:
-                answer, request = waiting[0]
-                if not kernel.has_room(len(answer.prompt) + request["max_new_tokens"] - 1):
-                    break
-                kernel.add_request(**request, announce=partial(setitem, running, answer))
-                waiting.popleft()
-                answer.start()
-            active = kernel.requests
-            if active and (not running or not set(running.values()).isdisjoint(active)):
-                with contextlib.suppress(LogitsError):  # each thread finds the errors of its own
-                    kernel.run(most_steps, max_seconds=_SECONDS_OF_STEPS)
-            return [(a, kernel.tokens(n), kernel.finish_reason(n)) for a, n in running.items()]
-
-    def _remove(self, running: Mapping[Answer, int]) -> None:
-        # Ctrl-C may have come just before one of them was added, or after it was removed.
-        for number in running.values():
-            self.kernel.remove(number, missing_ok=True)
+        prompts: Sequence[Prompt],
+        stream: Callable[[int, str], None] | None,
+        *,
+        n: int,
+        max_new_tokens: int,
+        seed: int,
+        stop: str | Sequence[str],
+        ignore_eos: bool,
+        logit_bias: Mapping[int, float] | None,
+        **request: Any,
+    ) -> RunningAnswers:
+        """Check the arguments of `generate`, and return the answers, which no step has begun."""
+        if self._problem and not ignore_eos:
+            raise FileFormatError(self._problem)
+        stops = StopStrings(checked_stops(stop))
+        if stream is not None and not callable(stream):
+            raise TypeError(f"stream must be a function, got {stream!r}")
+        if stops or stream is not None:
+            self.tokenizer.check_exists()
+        most, seed = whole("max_new_tokens", max_new_tokens), whole("seed", seed, 0)
+        request |= {
+            "ignore_eos": ignore_eos,
+            "logit_bias": {} if logit_bias is None else logit_bias,
+        }
+        all_prompts = [prompt for prompt in prompts for _ in range(whole("n", n))]
+        requests: list[tuple[Answer, dict[str, Any]]] = []
+        for number, prompt in enumerate(all_prompts):
+            tokens = self._tokens(number, prompt)
+            answer = Answer(number, tokens, self.tokenizer, stops, stream)
+            # The last token of an answer is not fed.
+            room = self.kernel.program.limits.longest - len(tokens) + 1
+            given = {"max_new_tokens": min(most, max(room, 1)), "seed": seed + number, **request}
+            with errors_of_prompt(number, len(all_prompts)):
+                answer.check_rows(self.vocabulary)
+                self.kernel.check_request(tokens=tokens, **given)
+            requests.append((answer, given))
+        # A step after a stop string would be in vain.
+        steps = 1 if stops else most
+        return RunningAnswers(self.kernel, self._lock, self._abandoned, requests, steps)
 
     def _tokens(self, number: int, prompt: Prompt) -> list[int]:
         given = checked_prompt(f"prompt {number}", prompt)
