@@ -101,6 +101,7 @@ def test_installed_package_with_pkg_config(tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("pkg-config") is None, reason="no pkg-config here")
+@pytest.mark.nightly
 def test_the_guides_commands_with_pkg_config(tmp_path):
     """Its programs run with nothing in the environment that says where the libraries are."""
     page = (ROOT / "docs/guides/cpp_api.md").read_text(encoding="utf-8")

@@ -40,6 +40,7 @@ def make_and_drop(times, **given):
 
 
 @pytest.mark.unsanitized(reason="freed memory is kept there for a while")
+@pytest.mark.nightly
 def test_a_thousand_executables_leave_nothing():
     make_and_drop(50)
     before = taken()

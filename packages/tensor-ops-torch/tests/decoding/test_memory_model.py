@@ -126,6 +126,7 @@ MEASURED = """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the system tells no peak of memory")
+@pytest.mark.nightly
 def test_memory_is_at_most_one_model_and_one_tensor():
     command = [sys.executable, "-c", textwrap.dedent(MEASURED)]
     out = subprocess.run(command, check=True, capture_output=True, text=True).stdout

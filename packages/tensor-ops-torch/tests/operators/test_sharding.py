@@ -15,6 +15,7 @@ def run(*words):
     )
 
 
+@pytest.mark.nightly
 def test_two_ranks_agree_with_one_process():
     done = run(str(HERE / "sharded_ranks.py"))
     assert done.returncode == 0, done.stdout + done.stderr
@@ -23,6 +24,7 @@ def test_two_ranks_agree_with_one_process():
 
 
 @pytest.mark.parametrize("first", ["tensor_ops_torch", "torch.distributed.tensor"])
+@pytest.mark.sampled(2, "first")
 def test_dtensor_is_told_of_the_operators_whichever_is_imported_first(first):
     code = f"""
 import sys
