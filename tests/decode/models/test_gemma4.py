@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from changing_requests import answers, assert_alone_the_same
 from gguf_models import write_gguf
 from greedy_models import assert_same, expected, greedy, open_kernel
 from small_families import small_model
@@ -75,21 +76,12 @@ def test_the_text_of_a_model_with_images_is_run(folder, backend, tmp_path):
         assert_same(greedy(kernel, PROMPTS, 16), right)
 
 
-def answer(kernel, prompt, count):
-    """Return the tokens of a request that is alone, and its last logits."""
-    kernel.reset()
-    request = kernel.add_request(prompt, ignore_eos=True)
-    while len(kernel.tokens(request)) < count:
-        kernel()
-    return kernel.tokens(request)[:count], np.array(kernel.logits(request))
-
-
 @pytest.mark.sampled(2, "folder", "backend")
 def test_requests_that_join_leave_and_share_pages_have_the_bits_of_each_alone(folder, backend):
     path, _ = folder
     draw = np.random.default_rng(5)
     begin = draw.integers(0, WORDS, 11).tolist()
-    waiting = [
+    requests = [
         (
             begin[: draw.integers(0, 12)] + draw.integers(0, WORDS, draw.integers(1, 14)).tolist(),
             int(draw.integers(1, 12)),
@@ -99,25 +91,9 @@ def test_requests_that_join_leave_and_share_pages_have_the_bits_of_each_alone(fo
     options = {"backend": backend, "max_num_batched_tokens": 9, "num_speculative_tokens": 2}
     with open_kernel(path, **options) as kernel:
         kernel.compile()
-        running, found = {}, []
-        while waiting or running:
-            while waiting and len(running) < SLOTS:
-                prompt, count = waiting.pop()
-                running[kernel.add_request(prompt, ignore_eos=True)] = prompt, count
-            kernel()
-            for request, (prompt, count) in list(running.items()):
-                is_done = len(kernel.tokens(request)) >= count
-                if is_done:
-                    logits = np.array(kernel.logits(request))
-                    found.append((prompt, count, kernel.tokens(request)[:count], logits))
-                if is_done or draw.random() < 0.03:
-                    kernel.remove(request)
-                    del running[request]
+        found = answers(kernel, requests, SLOTS, draw)
         assert len(found) > 15
-        for prompt, count, tokens, logits in found:
-            alone, right = answer(kernel, prompt, count)
-            assert tokens == alone
-            assert np.array_equal(logits, right)
+        assert_alone_the_same(kernel, requests, found)
 
 
 def test_layers_that_keep_nothing_compute_selected_tokens_alone(folders):

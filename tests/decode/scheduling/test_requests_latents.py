@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from changing_requests import answers, assert_alone_the_same
 from greedy_models import open_kernel
 from small_families import small_model
 
@@ -40,25 +41,6 @@ def some_prompts(draw, count):
     ]
 
 
-def answers(kernel, requests, draw=None):
-    """Return the tokens and last logits of each, which join as others leave."""
-    waiting, running, found = list(enumerate(requests)), {}, {}
-    while waiting or running:
-        while waiting and len(running) < SLOTS:
-            index, (prompt, count) = waiting.pop()
-            running[kernel.add_request(prompt, ignore_eos=True)] = index, count
-        kernel()
-        for request, (index, count) in list(running.items()):
-            is_done = len(kernel.tokens(request)) >= count
-            if is_done:
-                logits = np.array(kernel.logits(request))
-                found[index] = kernel.tokens(request)[:count], logits
-            if is_done or (draw is not None and draw.random() < 0.02):
-                kernel.remove(request)
-                del running[request]
-    return found
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
 @pytest.mark.sampled(3, "folder", "backend", "dtype")
 def test_requests_that_join_and_leave_have_the_bits_of_each_alone(folder, backend, dtype):
@@ -68,12 +50,8 @@ def test_requests_that_join_and_leave_have_the_bits_of_each_alone(folder, backen
     options = {"cache_dtype": dtype, "page_size": 4}
     many = {"num_speculative_tokens": 2, "max_num_batched_tokens": 40, "workers": 3}
     with opened(folder, backend, **options, **many) as kernel:
-        found = answers(kernel, requests, draw)
+        found = answers(kernel, requests, SLOTS, draw, leaving=0.02)
     assert len(found) > count // 2
     few = {"max_num_batched_tokens": 7, "workers": 1, "page_size": 16}
     with opened(folder, backend, **(options | few)) as kernel:
-        for index, (tokens, logits) in found.items():
-            kernel.reset()
-            alone, right = answers(kernel, [requests[index]])[0]
-            assert tokens == alone
-            assert np.array_equal(logits, right)
+        assert_alone_the_same(kernel, requests, found)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from changing_requests import answer, answers, assert_alone_the_same
 from greedy_models import open_kernel
 from running_shards import Shards
 from small_families import small_model
@@ -33,42 +34,17 @@ def kernel(folder, backend):
         yield opened
 
 
-def answer(kernel, prompt, count):
-    """Return the tokens of a request that is alone, and its last logits."""
-    kernel.reset()
-    request = kernel.add_request(prompt, ignore_eos=True)
-    while len(kernel.tokens(request)) < count:
-        kernel()
-    return kernel.tokens(request)[:count], np.array(kernel.logits(request))
-
-
 @pytest.mark.sampled(2, "folder", "backend")
 def test_requests_that_join_and_leave_have_the_bits_of_each_alone(kernel):
     draw = np.random.default_rng(5)
-    waiting = [
+    requests = [
         (draw.integers(0, WORDS, draw.integers(1, 20)).tolist(), int(draw.integers(1, 12)))
         for _ in range(40)
     ]
-    waiting[10] = waiting[3]  # begins as another one did
-    running, found = {}, []
-    while waiting or running:
-        while waiting and len(running) < SLOTS:
-            prompt, count = waiting.pop()
-            running[kernel.add_request(prompt, ignore_eos=True)] = prompt, count
-        kernel()
-        for request, (prompt, count) in list(running.items()):
-            is_done = len(kernel.tokens(request)) >= count
-            if is_done:
-                logits = np.array(kernel.logits(request))
-                found.append((prompt, count, kernel.tokens(request)[:count], logits))
-            if is_done or draw.random() < 0.03:
-                kernel.remove(request)
-                del running[request]
+    requests[10] = requests[3]  # begins as another one did
+    found = answers(kernel, requests, SLOTS, draw)
     assert len(found) > 20
-    for prompt, count, tokens, logits in found:
-        alone, right = answer(kernel, prompt, count)
-        assert tokens == alone
-        assert np.array_equal(logits, right)
+    assert_alone_the_same(kernel, requests, found)
 
 
 def test_a_request_after_one_with_nan_begins_anew(backend, tmp_path):
