@@ -18,6 +18,7 @@ from greedy_models import BOUND, SMALL, open_kernel
 from small_families import model_of
 from tensor_ops_decode import FileFormatError, LogitsError
 from tensor_ops_decode.models.embedding_settings import embedding_settings, says_how_to_pool
+from tensor_ops_decode.reference import ReferenceExecutable
 from tensor_ops_decode.scheduling.pooling import POOLINGS, Pool
 from tensor_ops_decode.weights import open_weights
 
@@ -99,13 +100,19 @@ def test_embeddings_are_pooled_states_of_transformers(family, form, backend, tmp
             assert np.abs(found - expected).max() < BOUND
 
 
-def test_no_logits_are_computed(text_folder, cpp):
-    """The rows of the logits stay what they were."""
-    with tensor_ops_decode.load(text_folder, cpp, **SMALL) as model:
-        logits = model.kernel._executable.arrays["logits"]
-        logits[:] = 7
+def test_steps_select_no_token_so_that_no_logits_are_computed(text_folder, monkeypatch):
+    steps, run = [], ReferenceExecutable.run
+
+    def note(executable, num_tokens, num_selected):
+        steps.append((num_tokens, num_selected))
+        run(executable, num_tokens, num_selected)
+
+    monkeypatch.setattr(ReferenceExecutable, "run", note)
+    with tensor_ops_decode.load(text_folder, "python", **SMALL) as model:
         model.embed(TEXTS)
-        assert (logits == 7).all()
+    assert [selected for _, selected in steps] == [0] * len(steps)
+    # Three texts of 1, 8 and 21 tokens in steps of 8, then the others together.
+    assert [tokens for tokens, _ in steps] == [8, 8, 8, 6, 4]
 
 
 def test_bits_do_not_depend_on_other_texts_nor_on_steps(text_folder, cpp):
@@ -185,11 +192,13 @@ def test_a_model_without_settings_wants_pooling(folder, backend):
         ({"prompt": b"a"}, TypeError, "prompt must be a string"),
     ],
 )
-def test_wrong_arguments_are_errors_before_any_work(text_folder, given, error, says):
-    with tensor_ops_decode.load(text_folder, "python", max_seq_length=64) as model:
-        model.kernel._executable.run = None  # which would be called
-        with pytest.raises(error, match=says):
-            model.embed(**{"texts": "a", **given})
+def test_wrong_arguments_are_errors_before_any_work(text_folder, given, error, says, monkeypatch):
+    monkeypatch.setattr(ReferenceExecutable, "run", None)  # which would be called
+    with (
+        tensor_ops_decode.load(text_folder, "python", max_seq_length=64) as model,
+        pytest.raises(error, match=says),
+    ):
+        model.embed(**{"texts": "a", **given})
 
 
 @pytest.mark.parametrize(
