@@ -59,7 +59,8 @@ def decoder_of(files: Weights) -> Decoder:
     """Return what the program of a model is made from.
 
     The class of a model without a head, such as ``Qwen3Model``, is of the family of the class with
-    one. Raises FileFormatError if no family knows its architecture, or if what the file says about
+    one. Its files have no head, nor have those of the class with one if it has written them: their
+    names lack ``model.`` then. Raises FileFormatError if no family knows its architecture, or if what the file says about
     it cannot be right.
     """
     architecture = files.metadata.get("general.architecture")
@@ -102,6 +103,7 @@ def decoder_of(files: Weights) -> Decoder:
             f"{len(files.names)} tensors"
         )
     decoder = (family.from_gguf if is_gguf else family.from_hugging_face)(files, settings)
+    is_bare = is_bare or decoder.names["embedding"] == "embed_tokens"
     if is_bare and not decoder.is_tied and f"{decoder.names['head']}.weight" not in files.names:
         return replace(decoder, is_tied=True, has_head=False)
     return decoder
