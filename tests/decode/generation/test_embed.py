@@ -1,5 +1,6 @@
 """Embeddings of texts beside transformers' states, pooled in float64."""
 
+import contextlib
 import json
 import math
 import threading
@@ -10,9 +11,12 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from tokenizers.processors import TemplateProcessing
 
 import tensor_ops_decode
-from byte_models import save_model
+from byte_models import END, save_model
+from draft_models import model_with_draft
 from gguf_models import write_gguf
 from greedy_models import BOUND, SMALL, open_kernel
 from small_families import model_of
@@ -24,7 +28,7 @@ from tensor_ops_decode.weights import open_weights
 
 # Of one token, of as many as a step has, and of so many that others wait for a slot.
 TEXTS = [[7], [3, 200, 17, 5, 230, 64, 128, 1], [*range(40, 61)], [9, 9], [250, 3]]
-FAMILIES = ("own head", "Qwen 3", "Gemma 2", "Qwen 3.5")
+FAMILIES = ("own head", "Qwen 3", "Gemma 2", "Gemma 4", "Qwen 3.5")
 
 
 @torch.no_grad()
@@ -163,6 +167,18 @@ def test_a_prompt_stands_before_texts(text_folder, backend):
             model.embed("a", prompt_name="other")
         with pytest.raises(ValueError, match="give one"):
             model.embed("a", prompt_name="query", prompt="")
+
+
+def test_a_text_gets_what_the_tokenizer_adds_behind_it(text_folder):
+    path = text_folder / "tokenizer.json"
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.post_processor = TemplateProcessing(
+        single="$A <end>", special_tokens=[("<end>", END)]
+    )
+    tokenizer.save(str(path))
+    with tensor_ops_decode.load(text_folder, "python") as model:
+        right = model.embed([[*b"ab", END], [END]])
+        assert (model.embed(["ab", ""]) == right).all()
 
 
 def test_a_model_without_settings_wants_pooling(folder, backend):
@@ -333,6 +349,41 @@ def test_a_model_that_attends_to_all_tokens_is_refused(text_folder):
     (text_folder / "config.json").write_text(json.dumps({**config, "is_causal": False}))
     with pytest.raises(FileFormatError, match="is_causal is False; only True is supported"):
         tensor_ops_decode.load(text_folder, "python")
+
+
+def test_ranks_have_the_same_embeddings(text_folder, backend):
+    with tensor_ops_decode.load(text_folder, backend, **SMALL) as model:
+        alone = model.embed(TEXTS)
+    with contextlib.ExitStack() as stack:
+        models = [
+            stack.enter_context(
+                tensor_ops_decode.load(
+                    text_folder, backend, world_size=2, mpi_rank=rank, num_workers=1, **SMALL
+                )
+            )
+            for rank in range(2)
+        ]
+        rows = [each.embed(TEXTS) for each in models]
+    assert (rows[0] == rows[1]).all()
+    np.testing.assert_allclose(rows[0], alone, atol=1e-5)
+
+
+def test_guesses_of_a_draft_are_the_same_beside_embeddings(backend, tmp_path):
+    model, _ = model_with_draft("Qwen 3.5", tmp_path)
+    right = np.stack([states_of(model, tokens).mean(axis=0) for tokens in TEXTS[:3]])
+    found = []
+    for embeddings in (True, False):
+        given = {"num_speculative_tokens": 1, "embeddings": embeddings}
+        with open_kernel(tmp_path, backend=backend, **given) as kernel:
+            kernel.compile()
+            for _ in range(2):
+                request = kernel.add_request(TEXTS[1], max_new_tokens=9, ignore_eos=True)
+                while kernel.requests:
+                    kernel()
+                found.append((kernel.tokens(request), kernel.num_accepted(request)))
+                (rows,) = kernel.embeddings(TEXTS[:3], pooling="mean")
+                assert np.abs(rows - right).max() < BOUND
+    assert found == found[:1] * 4
 
 
 def test_nan_is_an_error(text_folder, backend):
