@@ -282,6 +282,12 @@ def test_poolings_of_both_ways_to_write_them(text_folder):
             assert (found.pooling, found.normalize) == (pooling, False)
 
 
+def test_a_model_of_lower_case_is_refused(text_folder):
+    (text_folder / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
+    with pytest.raises(FileFormatError, match=r"sentence_bert_config.json: do_lower_case is True"):
+        embedding_settings(open_weights(text_folder))
+
+
 def test_a_prompt_that_is_not_pooled_is_refused(text_folder):
     pooling = {"pooling_mode": "mean", "include_prompt": False}
     write_settings(text_folder, pooling=pooling, prompts={"query": "Q"})
@@ -386,16 +392,16 @@ def test_guesses_of_a_draft_are_the_same_beside_embeddings(backend, tmp_path):
     assert found == found[:1] * 4
 
 
-def test_nan_is_an_error(text_folder, backend):
+def test_nan_is_an_error_that_names_the_text(text_folder, backend):
     path = text_folder / "model.safetensors"
     tensors = load_file(path)
-    tensors["model.norm.weight"][3] = float("nan")
+    tensors["model.embed_tokens.weight"][ord("b"), 3] = float("nan")
     save_file(tensors, path)
-    with (
-        tensor_ops_decode.load(text_folder, backend) as model,
-        pytest.raises(LogitsError, match="the states of text 0 of these are NaN"),
-    ):
-        model.embed("a")
+    limits = {"max_num_batched_requests": 2}
+    with tensor_ops_decode.load(text_folder, backend, **limits) as model:
+        assert not np.isnan(model.embed(["a", "c"])).any()
+        with pytest.raises(LogitsError, match=r"^text 2: its states are NaN"):
+            model.embed(["a", "c", "ab"])
 
 
 def test_texts_wait_for_requests_of_other_threads(text_folder, backend):

@@ -5,6 +5,9 @@ Tested by tests/decode/generation/test_embed.py.
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
+from tensor_ops_decode.errors import LogitsError
 from tensor_ops_decode.kernel.session import Session
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.scheduling.pooling import POOLINGS
@@ -71,6 +74,14 @@ class EmbeddingSession(Session):
             while done < len(given):
                 with self._in_use() as requests:
                     found = requests.embed(given[done:], states, pooling)
+                for number, each in enumerate(found, done):
+                    if np.isnan(each).any():
+                        raise LogitsError(
+                            f"text {number}: its states are NaN: the weights are damaged, or "
+                            "numbers became too large. Get the model's files again, or try "
+                            "cache_dtype='float32'",
+                            -1,
+                        )
                 done += len(found)
                 yield found
 

@@ -59,9 +59,10 @@ def decoder_of(files: Weights) -> Decoder:
     """Return what the program of a model is made from.
 
     The class of a model without a head, such as ``Qwen3Model``, is of the family of the class with
-    one. Its files have no head, nor have those of the class with one if it has written them: their
-    names lack ``model.`` then. Raises FileFormatError if no family knows its architecture, or if what the file says about
-    it cannot be right.
+    one. Names without ``model.`` tell that it has written the files, whatever class they name.
+
+    Raises FileFormatError if no family knows its architecture, or if what the file says about it
+    cannot be right.
     """
     architecture = files.metadata.get("general.architecture")
     is_gguf = architecture is not None

@@ -24,6 +24,7 @@ from tensor_ops_decode.weights.safetensors import (
 __all__ = ["EmbeddingSettings", "embedding_settings", "says_how_to_pool"]
 
 _MODULES = "modules.json"
+_TRANSFORMER = "sentence_bert_config.json"
 _PROMPTS = "config_sentence_transformers.json"
 # By the name of sentence_transformers, in a flag and as the value of `pooling_mode`.
 _FLAGS = {
@@ -117,6 +118,8 @@ def _of_folder(folder: Path, pooling: str | None) -> EmbeddingSettings:
         )
     normalize, pools_prompt = False, True
     if is_there(folder / _MODULES):
+        path = folder / _TRANSFORMER
+        ModelSettings(str(path), read_json_if_there(path)).require("do_lower_case", False)
         modules = _modules(folder / _MODULES)
         for kind, place in modules:
             if kind == "Pooling" and pooling is None:

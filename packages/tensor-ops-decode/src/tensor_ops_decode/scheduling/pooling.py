@@ -34,18 +34,19 @@ class Pool:
 
     def __init__(self, pooling: str) -> None:
         self._pooling = pooling
-        self._total: Array = np.zeros(0)
+        self._total: Array = np.zeros(())
         self._weight = self._count = 0
 
     def add(self, states: Array) -> None:
         """Take the states of the next tokens, a row for each."""
-        for row in states:
-            self._count += 1
-            if self._pooling == "last" or self._count == 1:
-                self._total, self._weight = row.astype(np.float64), 1
-            elif self._pooling != "cls":
-                weight = self._count if self._pooling == "weightedmean" else 1
-                self._total += weight * row.astype(np.float64)
+        first, self._count = self._count + 1, self._count + len(states)
+        if self._pooling == "last" or (self._pooling == "cls" and first == 1):
+            row = states[-1 if self._pooling == "last" else 0]
+            self._total, self._weight = row.astype(np.float64), 1
+        elif self._pooling != "cls":
+            for position, row in enumerate(states, first):
+                weight = position if self._pooling == "weightedmean" else 1
+                self._total = self._total + weight * row.astype(np.float64)
                 self._weight += weight
 
     def result(self) -> Array:
