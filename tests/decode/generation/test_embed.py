@@ -26,6 +26,7 @@ from tensor_ops_decode.reference import ReferenceExecutable
 from tensor_ops_decode.scheduling.pooling import POOLINGS, Pool
 from tensor_ops_decode.weights import open_weights
 
+# The bound of states is that of logits, which are sums of them.
 # Of one token, of as many as a step has, and of so many that others wait for a slot.
 TEXTS = [[7], [3, 200, 17, 5, 230, 64, 128, 1], [*range(40, 61)], [9, 9], [250, 3]]
 FAMILIES = ("own head", "Qwen 3", "Gemma 2", "Gemma 4", "Qwen 3.5")
