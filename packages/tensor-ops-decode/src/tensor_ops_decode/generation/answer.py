@@ -17,14 +17,14 @@ __all__ = ["Answer", "errors_of_prompt"]
 
 
 @contextmanager
-def errors_of_prompt(number: int, count: int) -> Iterator[None]:
-    """Name the prompt in a ValueError where there are several."""
+def errors_of_prompt(number: int, count: int, what: str = "prompt") -> Iterator[None]:
+    """Name the prompt, which is called `what`, in a ValueError where there are several."""
     try:
         yield
     except ValueError as error:
         if count == 1:
             raise
-        raise ValueError(f"prompt {number}: {error}") from None
+        raise ValueError(f"{what} {number}: {error}") from None
 
 
 class Answer:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tensor_ops_decode.arguments import check_known, check_progress, whole
 from tensor_ops_decode.completion import Completion
 from tensor_ops_decode.generation.answer import Answer, errors_of_prompt
+from tensor_ops_decode.generation.embedder import Embedder
 from tensor_ops_decode.generation.running_answers import RunningAnswers
 from tensor_ops_decode.generation.stop_strings import StopStrings
 from tensor_ops_decode.generation.text_stream import TextStream
@@ -75,7 +76,7 @@ def load(
         while the first steps run; see `PersistentKernel.compile`.
     **options
         As in `PersistentKernel`: ``fallback_backends``, ``num_workers``, ``max_seq_length``,
-        ``max_num_batched_requests``, ``world_size`` and others.
+        ``max_num_batched_requests``, ``embeddings``, ``world_size`` and others.
 
     Returns
     -------
@@ -118,8 +119,8 @@ def describe(path: str | os.PathLike[str], backend: str | None = None, **options
     )
 
 
-class Model:
-    """A model that answers prompts; `load` makes one.
+class Model(Embedder):
+    """A model that answers prompts and embeds texts; `load` makes one.
 
     Attributes
     ----------

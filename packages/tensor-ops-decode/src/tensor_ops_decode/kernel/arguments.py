@@ -65,6 +65,7 @@ class KernelSettings:
     max_num_pages: int | None
     page_size: int
     num_speculative_tokens: int
+    embeddings: bool | None
     max_num_snapshots: int | None
     eos_token_id: int | Sequence[int] | None
     activations: str | None
@@ -83,6 +84,8 @@ class KernelSettings:
             raise ValueError(f"mode must be 'decode', got {self.mode!r}{instead}")
         if self.num_workers is not None:
             whole("num_workers", self.num_workers)
+        if self.embeddings is not None and not isinstance(self.embeddings, bool):
+            raise TypeError(f"embeddings must be a bool, got {self.embeddings!r:.80}")
         self._check_model()
         self.end_tokens = None if self.eos_token_id is None else _end_tokens(self.eos_token_id)
         expected = " or ".join(map(repr, CACHE_DTYPES))
@@ -96,7 +99,7 @@ class KernelSettings:
         model = self.model
         if model is None:
             names = ("num_speculative_tokens", "max_num_snapshots", "cache", "quantize")
-            for name in (*names, "quantize_head"):
+            for name in (*names, "quantize_head", "embeddings"):
                 value = getattr(self, name)
                 if value is not None and not (isinstance(value, int) and value == 0):
                     raise ValueError(f"{name} needs model=; leave it out for layers by hand")

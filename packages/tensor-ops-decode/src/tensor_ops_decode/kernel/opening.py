@@ -17,6 +17,7 @@ from tensor_ops_decode.kernel.export import ModelFacts
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.models import decoder_of
 from tensor_ops_decode.models.assembly import has_draft, program_of
+from tensor_ops_decode.models.embedding_settings import says_how_to_pool
 from tensor_ops_decode.models.generation_settings import end_tokens_of, problem_with_end_tokens
 from tensor_ops_decode.program import Limits, Program
 from tensor_ops_decode.program.quantized import quantized_program, warn_if_nothing_is_quantized
@@ -39,7 +40,8 @@ class KernelModel:
 
     `length_by` is what decided on the longest sequence, and `activations_by` on what activations
     are rounded to. The options are those of the executor that it is not left to decide on. The
-    cache is the folder in which packed weights are kept.
+    cache is the folder in which packed weights are kept. The logits of a model without a head mean
+    nothing. The output `states` has what embeddings are pooled from.
     """
 
     name: str
@@ -51,6 +53,8 @@ class KernelModel:
     weights: Weights | None = None
     cache: Path | None = None
     guesses_by: str | None = None
+    has_head: bool = True
+    states: str | None = None
 
     def compiled(
         self, attached: Mapping[str, Array], progress: Callable[[int, int], None] | None
@@ -123,10 +127,14 @@ def open_model(
     found = end_tokens_of(weights) | (weights.end_tokens or set())
     end_tokens = settings.end_tokens_among(decoder.vocabulary, found)
     quantize = settings.quantize, settings.quantize_head
+    embeddings = settings.embeddings
+    if embeddings is None:
+        embeddings = says_how_to_pool(weights) or not decoder.has_head
 
     @functools.cache
     def whole(limits: Limits, drafts: bool) -> Program:
-        program = program_of(decoder, weights, limits, settings.cache_dtype, drafts=drafts)
+        given = decoder, weights, limits, settings.cache_dtype
+        program = program_of(*given, drafts=drafts, embeddings=embeddings)
         return quantized_program(program, *quantize)
 
     drafts, guesses_by = False, None
@@ -178,7 +186,17 @@ def open_model(
         activations=settings.activations,
     )
     decided = _DECIDED_BY[decided_by], *_options_of(weights, settings, made.executor)
-    return KernelModel(str(weights.path), made, facts, *decided, weights, cache, guesses_by)
+    return KernelModel(
+        str(weights.path),
+        made,
+        facts,
+        *decided,
+        weights,
+        cache,
+        guesses_by,
+        has_head=decoder.has_head,
+        states="norm" if "norm" in made.program.outputs else None,
+    )
 
 
 def _options_of(

@@ -14,6 +14,7 @@ from tensor_ops_decode.executors.choice import ExecutorChoice
 from tensor_ops_decode.executors.sources import TensorArrays
 from tensor_ops_decode.kernel import stand_in
 from tensor_ops_decode.kernel.arguments import KernelSettings, check_names
+from tensor_ops_decode.kernel.embedding_session import EmbeddingSession
 from tensor_ops_decode.kernel.explanation import KernelExplanation, rounded_options
 from tensor_ops_decode.kernel.export import export_model
 from tensor_ops_decode.kernel.layers import Layers
@@ -37,7 +38,7 @@ from tensor_ops_decode.weights import Weights
 __all__ = ["PersistentKernel"]
 
 
-class PersistentKernel(Session, Layers):
+class PersistentKernel(EmbeddingSession, Layers):
     """A language model whose decode step is one native call.
 
     A kernel runs the model of a file, or one that is described with the ``_layer`` methods, or a
@@ -82,6 +83,10 @@ class PersistentKernel(Session, Layers):
         How many tokens a request may guess in a step, by the layer that the model brings for that,
         or else those that followed its last three where they stood before. The step computes them
         too, and right ones save steps; the tokens are the same as without. Only beside `model`.
+    embeddings : bool, optional
+        Whether steps leave what embeddings are pooled from, by default where the model's files say
+        how to pool. The last layer then computes all tokens of a prompt, and not the last one
+        alone. Only beside `model`.
     max_num_snapshots : int, optional
         How many states of a model with states are kept behind pages, so that prompts that begin
         alike, and the next turn of a conversation, go on from there: by default two, and two for
@@ -148,6 +153,7 @@ class PersistentKernel(Session, Layers):
         max_num_pages: int | None = None,
         page_size: int = 16,
         num_speculative_tokens: int = 0,
+        embeddings: bool | None = None,
         max_num_snapshots: int | None = None,
         eos_token_id: int | Sequence[int] | None = None,
         activations: str | None = None,
@@ -169,6 +175,7 @@ class PersistentKernel(Session, Layers):
             max_num_pages=max_num_pages,
             page_size=page_size,
             num_speculative_tokens=num_speculative_tokens,
+            embeddings=embeddings,
             max_num_snapshots=max_num_snapshots,
             eos_token_id=eos_token_id,
             activations=activations,
@@ -277,6 +284,7 @@ class PersistentKernel(Session, Layers):
                     f"export() writes a whole model, and this kernel has the part of rank "
                     f"{self.mpi_rank} of {self.world_size}; make one with world_size=1"
                 )
+            self._check_head()
             weights = model.weights
             program = model.planned.program.without_draft()  # which the decoder of C++ does not run
             if self._settings.max_num_snapshots is None:  # the decoder of C++ keeps none

@@ -19,13 +19,14 @@ from tensor_ops_decode.kernel.opening import KernelModel
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.ranks.communicator import Communicator
+from tensor_ops_decode.scheduling.embedding_requests import EmbeddingRequests
 from tensor_ops_decode.scheduling.request import (
     Request,
     check_lengths,
     checked_request,
     checked_tokens,
 )
-from tensor_ops_decode.scheduling.requests import Requests, last_of_each
+from tensor_ops_decode.scheduling.requests import last_of_each
 from tensor_ops_decode.scheduling.sampling import Sampling
 from tensor_ops_decode.scheduling.step_times import StepProfile
 
@@ -52,12 +53,13 @@ class Session:
         self._process, self._is_closed = os.getpid(), False
         # None before the start, and once it is closed.
         self._executable: Any = None
-        self._requests: Requests | None = None
+        self._requests: EmbeddingRequests | None = None
 
     def _start(self, executable: Any) -> None:
         """Let requests run on the executable of the program."""
         facts = self._known_model().facts
-        self._requests = Requests(self.program, executable, facts.logits, facts.tokens, self._ranks)
+        given = self.program, executable, facts.logits, facts.tokens, self._ranks
+        self._requests = EmbeddingRequests(*given)
         self._executable = executable
 
     def close(self) -> None:
@@ -288,6 +290,7 @@ class Session:
         2
         """
         with self._in_use() as requests:
+            self._check_head()
             given = checked_tokens(self.program, tokens, "the prompt")
             check_lengths(self.program, len(given), None)
             return requests.prompt_logprobs(given, whole("first", first))
@@ -472,6 +475,7 @@ class Session:
             raise ValueError(
                 f"with choose=False the caller chooses the tokens, by logits(); leave out {names}"
             )
+        self._check_head()
         count = None if logprobs is None else whole("logprobs", logprobs, 0)
         prompt, how = checked_request(self.program, tokens, max_new_tokens, sampling)
         ends: Iterable[int] = self._known_model().facts.end_tokens
@@ -480,6 +484,15 @@ class Session:
             ends = checked_tokens(self.program, end_tokens, "end_tokens") if has_any else ()
         ends = frozenset(() if ignore_eos else ends)
         return Request(prompt, ends, max_new_tokens, how, count, choose)
+
+    def _check_head(self) -> None:
+        """Raise a ValueError if the model computes no logits."""
+        model = self._known_model()
+        if not model.has_head:
+            raise ValueError(
+                f"{model.name}: the model has no head, so that it gives embeddings and no tokens; "
+                "call embed(), or open a model of a class such as Qwen3ForCausalLM"
+            )
 
     def _require(self, method: str) -> None:
         """Raise a BackendError unless the executable has an optional method."""
@@ -504,7 +517,7 @@ class Session:
             raise ProgramError(f"{where}: the kernel is compiled already")
 
     @contextmanager
-    def _in_use(self) -> Iterator[Requests]:
+    def _in_use(self) -> Iterator[EmbeddingRequests]:
         """Hold the lock and give the requests, if they can run."""
         with self._held():
             if self._requests is None:
@@ -512,10 +525,11 @@ class Session:
             yield self._requests
 
     @contextmanager
-    def _in_step(self) -> Iterator[Requests]:
+    def _in_step(self) -> Iterator[EmbeddingRequests]:
         """Hold the lock and give the requests, with the default one if none was added."""
         with self._in_use() as requests:
             if not requests.were_added:
+                self._check_head()
                 start = self._known_model().facts.start_token
                 requests.add(Request([start], frozenset(), None, Sampling()))
             yield requests

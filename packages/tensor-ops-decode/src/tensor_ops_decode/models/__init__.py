@@ -3,6 +3,7 @@
 Tested by tests/decode/models.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,9 @@ _MODALITIES = ("vision_config", "audio_config")
 def decoder_of(files: Weights) -> Decoder:
     """Return what the program of a model is made from.
 
+    The class of a model without a head, such as ``Qwen3Model``, is of the family of the class with
+    one. Names without ``model.`` tell that it has written the files, whatever class they name.
+
     Raises FileFormatError if no family knows its architecture, or if what the file says about it
     cannot be right.
     """
@@ -75,7 +79,11 @@ def decoder_of(files: Weights) -> Decoder:
         families = {family.hugging_face: family for family in FAMILIES}
         if architecture == "Gemma3ForCausalLM" and settings.values.get("text_config"):
             settings = settings.section("text_config")
-    family = families.get(architecture) if isinstance(architecture, str) else None
+    family, is_bare = None, False
+    if isinstance(architecture, str):
+        is_bare = not is_gguf and architecture.endswith("Model")
+        with_head = f"{architecture.removesuffix('Model')}ForCausalLM"
+        family = families.get(with_head if is_bare else architecture)
     # transformers' classes of these families read none of the settings of experts and modalities.
     if family is None or is_gguf:
         _refuse_kind(settings, may_have_experts=family is not None and family.may_have_experts)
@@ -95,7 +103,11 @@ def decoder_of(files: Weights) -> Decoder:
             f"{settings.where}: {layers} is {settings.size(layers)}, but there are only "
             f"{len(files.names)} tensors"
         )
-    return (family.from_gguf if is_gguf else family.from_hugging_face)(files, settings)
+    decoder = (family.from_gguf if is_gguf else family.from_hugging_face)(files, settings)
+    is_bare = is_bare or decoder.names["embedding"] == "embed_tokens"
+    if is_bare and not decoder.is_tied and f"{decoder.names['head']}.weight" not in files.names:
+        return replace(decoder, is_tied=True, has_head=False)
+    return decoder
 
 
 def _plain(value: Any) -> Any:

@@ -33,16 +33,18 @@ def program_of(
     cache_dtype: str | None = None,
     *,
     drafts: bool = False,
+    embeddings: bool = False,
 ) -> Program:
     """Return the program of a model, with the values ``logits`` and ``next``.
 
-    With `drafts` it guesses tokens by the layer that `has_draft` tells of.
+    With `drafts` it guesses tokens by the layer that `has_draft` tells of, and with `embeddings`
+    it has the value ``norm`` of all tokens, from which embeddings are pooled.
     By default, `cache_dtype` is float32 if all matrices are f32, else float16. It is a
     FileFormatError if a tensor is missing or has another shape, or a layer has one that would not
     be used.
     """
     assembly = _Assembly(decoder, files, limits, cache_dtype)
-    program = assembly.program(drafts)
+    program = assembly.program(drafts, embeddings)
     start = decoder.names["layer"].partition("{")[0]
     further = range(decoder.layers, decoder.layers + decoder.further_layers)
     of_further = tuple(decoder.names["layer"].format(layer) for layer in further)
@@ -66,8 +68,9 @@ class _Assembly(DeclaredTensors):
         super().__init__(decoder, files, limits)
         self.cache_dtype = cache_dtype
 
-    def program(self, drafts: bool) -> Program:
+    def program(self, drafts: bool, embeddings: bool) -> Program:
         decoder, builder = self.decoder, self.builder
+        reads_all = drafts or embeddings  # both read the norms of all tokens
         layers = decoder.names["layer"].format(decoder.layers + decoder.further_layers)
         further = f"{layers}{decoder.names['o']}.weight"
         if further in self.known:
@@ -89,7 +92,7 @@ class _Assembly(DeclaredTensors):
                 x = self.state_space(layer, x, decoder.state_space)
             else:
                 x = self.convolution(layer, x, kept) if kept else self.attention(layer, x)
-            if layer == decoder.last_of_all_tokens and not drafts:
+            if layer == decoder.last_of_all_tokens and not reads_all:
                 # The rest looks at no other token, so that tokens without logits end here.
                 x = builder.add("select", {"x": x}, output="selected")
                 if per_layer:
@@ -103,7 +106,7 @@ class _Assembly(DeclaredTensors):
         if not decoder.is_tied:
             head = self.matrix("head", decoder.vocabulary, decoder.hidden)
         x = hidden = self.normalised("norm", x, None, "norm")
-        if drafts:  # a draft reads the norms of all tokens
+        if reads_all:
             x = builder.add("select", {"x": x}, output="selected")
         logits = "uncapped" if decoder.logit_cap else "logits"
         product = "unscaled" if decoder.logit_scale != 1 else logits
@@ -116,6 +119,8 @@ class _Assembly(DeclaredTensors):
             builder.add("soft_cap", {"x": logits}, None, cap, output="logits")
         outputs = ["logits", builder.add("sample", {"x": "logits"}, output="next")]
         draft = self.draft(hidden, embedding, head) if drafts else None
+        if embeddings and draft is None:
+            outputs.append(hidden)
         if draft is not None:
             outputs += [draft.hidden, draft.next_hidden, draft.tokens]
         if self.cache_dtype is None and self.matrix_types != {"f32"}:

@@ -85,6 +85,7 @@ def hugging_face_decoder(
     """
     if "activation" not in given:
         settings.require("hidden_act", "silu")
+    settings.require("is_causal", True)
     heads, hidden = settings.size("num_attention_heads"), settings.size("hidden_size")
     head_size, layers = _head_size(settings), settings.size("num_hidden_layers")
     if "ropes" not in given:
@@ -93,7 +94,7 @@ def hugging_face_decoder(
         rope = settings.section("rope_scaling" if is_old else "rope_parameters")
         made = hugging_face_rope(settings, rope, head_size, in_part=rotates_in_part)
         given["ropes"] = (made,) * layers
-    names = given.pop("names", HUGGING_FACE_NAMES)
+    names = _names_in(files, given.pop("names", HUGGING_FACE_NAMES))
     # A matrix that is missing though the file promises two is an error.
     is_tied = settings.flag("tie_word_embeddings") and not _has_both(files, names)
     fields = {
@@ -211,6 +212,13 @@ def _kv_heads(settings: ModelSettings, name: str, heads: int) -> int:
 
 def _has_both(files: Weights, names: Mapping[str, str]) -> bool:
     return {f"{names[role]}.weight" for role in ("embedding", "head")} <= set(files.names)
+
+
+def _names_in(files: Weights, names: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the names in a folder, which lack ``model.`` if a model without a head wrote it."""
+    bare = {role: name.removeprefix("model.") for role, name in names.items()}
+    is_bare = f"{bare['embedding']}.weight" in files.names
+    return bare if is_bare else names
 
 
 def _tied_names(files: Weights, names: Mapping[str, str]) -> Mapping[str, str]:

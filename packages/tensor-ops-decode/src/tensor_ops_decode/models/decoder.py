@@ -103,6 +103,9 @@ class Decoder:
         The factor of the scores.
     is_tied : bool
         Whether the head is the embedding.
+    has_head : bool
+        Whether there is a head. The program of a model without one has the embedding in its place,
+        and its logits mean nothing.
     activation : str
         The kind of node, with the attributes `activation_settings`.
     biases : tuple of str
@@ -185,6 +188,7 @@ class Decoder:
     layer_sizes: tuple[LayerSizes, ...] = ()
     normalises_values: bool = False
     per_layer_inputs: int = 0
+    has_head: bool = True
 
     def sizes_of(self, layer: int) -> LayerSizes:
         """Return the sizes of a layer."""

@@ -27,6 +27,7 @@ __all__ = [
     "open_safetensors",
     "read_json",
     "read_json_if_there",
+    "read_json_list",
 ]
 
 CONFIG = "config.json"
@@ -141,18 +142,30 @@ def read_json_if_there(path: Path) -> dict[str, Any]:
     return read_json(path) if is_there(path) else {}
 
 
+def read_json_list(path: str | os.PathLike[str]) -> list[Any]:
+    """Return the JSON array in a file; it is a FileFormatError if that holds something else."""
+    found = _value(os.fspath(path), read_model_text(path, "utf-8-sig"))
+    if not isinstance(found, list):
+        raise FileFormatError(f"{path}: expected a JSON array, got {type(found).__name__}")
+    return found
+
+
 def _parse(path: str, text: str) -> dict[str, Any]:
+    value = _value(path, text)
+    if not isinstance(value, dict):
+        raise FileFormatError(f"{path}: expected a JSON object, got {type(value).__name__}")
+    return value
+
+
+def _value(path: str, text: str) -> Any:
     if (count := sum(map(text.count, "[{,"))) > MOST_VALUES:
         raise FileFormatError(
             f"{path}: the JSON has about {count} values; expected at most {MOST_VALUES}"
         )
     try:
-        value = json.loads(text, object_pairs_hook=_object)
+        return json.loads(text, object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{path}: the JSON cannot be read: {error}") from None
-    if not isinstance(value, dict):
-        raise FileFormatError(f"{path}: expected a JSON object, got {type(value).__name__}")
-    return value
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
