@@ -1,4 +1,4 @@
-"""Requests with a constraint: their tokens are those of masked logits, and all else is as without."""
+"""Requests with a constraint: their tokens are those of masked logits, all else is as without."""
 
 import itertools
 
