@@ -17,7 +17,13 @@ PROMPTS = ["a", "Once upon a time", "12345"]
 # Where the constraint of a request is asked and followed.
 FUNCTIONS = {
     *("AnswerConstraint._mask", "AnswerConstraint._take", "AnswerConstraint.is_complete"),
-    *("AnswerConstraint.allows", "AnswerConstraint.allowed", "chosen_tokens", "_constrained"),
+    *(
+        "AnswerConstraint.forced",
+        "AnswerConstraint.allows",
+        "AnswerConstraint.allowed",
+        "chosen_tokens",
+        "_constrained",
+    ),
     *("RunningAnswers._step", "RunningAnswers._end", "Request.advance"),
 }
 
@@ -158,6 +164,24 @@ def test_several_answers_are_the_same_as_alone(model):
     for thread in threads:
         thread.join()
     assert found == [together] * 3
+
+
+@pytest.mark.parametrize("temperature", [0, 1.4])
+def test_what_must_follow_takes_no_steps_and_changes_no_token(model, temperature):
+    given = {"max_new_tokens": 80, "temperature": temperature, "json_schema": {
+        "type": "object", "properties": {"first name": {"type": "string", "maxLength": 3},
+        "second name": {"enum": ["Smith", "Jones"]}}, "required": ["first name", "second name"],
+        "additionalProperties": False,
+    }}  # fmt: skip
+    # Log-probabilities take a step for each token.
+    (slow,) = model.generate("a", logprobs=0, **given)
+    (answer,) = model.generate("a", **given)
+    assert (answer.tokens, answer.finish_reason) == (slow.tokens, "stop")
+    for length in (5, 20, 30):
+        (cut,) = model.generate("a", **{**given, "max_new_tokens": length})
+        assert (cut.tokens, cut.finish_reason) == (answer.tokens[:length], "length")
+    (stopped,) = model.generate("a", stop="st na", **given)
+    assert (stopped.text, stopped.finish_reason) == ('{"fir', "stop")
 
 
 def test_streams_give_the_text(model):

@@ -27,18 +27,23 @@ each_settings = pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTI
 
 
 class Allowing:
-    """Allows all tokens but some, and no more of them than `most`."""
+    """Allows all tokens but some, and no more of them than `most`; or only those of `text`."""
 
-    def __init__(self, *banned, most=None):
-        self.banned, self.most = banned, most
+    def __init__(self, *banned, most=None, text=()):
+        self.banned, self.most, self.text = banned, most, text
 
     def allows(self, generated, token):
-        return token not in self.banned
+        return bool(self.allowed(generated)[token])
 
     def allowed(self, generated):
         mask = np.ones(260, dtype=bool)
         mask[list(self.banned)] = False
+        if len(generated) < len(self.text):
+            mask[:] = np.arange(260) == self.text[len(generated)]
         return mask
+
+    def forced(self, generated, most):
+        return [*self.text[len(generated) :]][:most]
 
     def is_complete(self, generated):
         return len(generated) == self.most
@@ -96,6 +101,22 @@ def test_one_that_is_complete_ends_the_request(kernel):
     while kernel.requests:
         kernel.run(32)
     assert (kernel.tokens(number), kernel.finish_reason(number)) == (whole[:5], "stop")
+
+
+@pytest.mark.parametrize("settings", [{}, {"temperature": 1.2, "top_p": 0.9}], ids=str)
+def test_what_must_follow_is_fed_together_and_changes_no_token(kernel, settings):
+    for text in (range(65, 66), range(65, 84), range(65, 95)):
+        expected = answer(kernel, constraint=Allowing(text=text), logprobs=0, **settings)
+        assert answer(kernel, constraint=Allowing(text=text), **settings) == expected
+        assert expected[: len(text)] == [*text][:24]
+    given = {"max_new_tokens": 24, "constraint": Allowing(text=range(65, 84)), **settings}
+    number, steps = kernel.add_request(PROMPT, ignore_eos=True, **given), 0
+    found = []
+    while kernel.requests:
+        found += kernel.run(1).get(number, [])
+        steps += 1
+    assert (found, steps) == (kernel.tokens(number), 8)  # of 8 tokens at most
+    assert len(found) == 24
 
 
 def test_log_probabilities_are_the_model_s_own(kernel):

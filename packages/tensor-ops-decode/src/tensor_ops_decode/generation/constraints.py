@@ -76,14 +76,14 @@ class Constraints:
         )
         if matcher.is_error():
             raise ValueError(_refusal(name, matcher.get_error()))
-        banned = self._end_tokens if ignore_eos else ()
-        has_end = not ignore_eos and bool(self._end_tokens)
-        constraint = AnswerConstraint(matcher, self._vocabulary, banned, has_end)
-        if not has_end and constraint.is_complete([]):
-            raise ValueError(
-                f"{name} allows the empty answer alone, which needs an end token; the model has "
-                "none, or ignore_eos leaves it out"
-            )
+        constraint = AnswerConstraint(matcher, self._vocabulary, self._end_tokens, ignore_eos)
+        if not constraint.allows_any([]):
+            if constraint.is_complete([]):
+                raise ValueError(
+                    f"{name} allows the empty answer alone, which needs an end token; the model "
+                    "has none, or ignore_eos leaves it out"
+                )
+            raise ValueError(f"{name} allows no answer: {constraint.problem([])}")
         return constraint
 
     def _described(self, name: str, value: str) -> str:
@@ -102,7 +102,12 @@ class Constraints:
 
 
 def _refusal(name: str, words: object) -> str:
-    return f"{name} is refused by llguidance: {str(words).strip():.300}"
+    return f"{name} is refused by llguidance: {_words(words)}"
+
+
+def _words(said: object) -> str:
+    """Return what the library says, without what it says of its parser."""
+    return str(said).partition("<non-verbose/>")[0].strip()[:300]
 
 
 def _checked_schema(given: Any) -> str:
@@ -166,9 +171,11 @@ def _without_normal_form(text: str) -> str:
 class AnswerConstraint:
     """What one answer may go on with; see `TokenConstraint`."""
 
-    def __init__(self, matcher: Any, vocabulary: int, banned: Sequence[int], has_end: bool) -> None:
+    def __init__(
+        self, matcher: Any, vocabulary: int, end_tokens: Sequence[int], ignore_eos: bool
+    ) -> None:
         self._matcher, self._vocabulary = matcher, vocabulary
-        self._banned, self._has_end = banned, has_end
+        self._end_tokens, self._ignore_eos = end_tokens, ignore_eos
         # How many tokens the matcher has had; None while it gets some, which Ctrl-C may stop.
         self._num_taken: int | None = 0
         self._mask_after: tuple[int, Array] | None = None
@@ -177,11 +184,15 @@ class AnswerConstraint:
     def copy(self) -> AnswerConstraint:
         """Return one for another answer, none of whose tokens is known."""
         matcher = self._matcher.deep_copy()
-        return AnswerConstraint(matcher, self._vocabulary, self._banned, self._has_end)
+        return AnswerConstraint(matcher, self._vocabulary, self._end_tokens, self._ignore_eos)
 
     def allows(self, generated: Sequence[int], token: int) -> bool:
         """Return whether a token may be the next one."""
         return bool(self._mask(generated)[token >> 3] >> (token & 7) & 1)
+
+    def allows_any(self, generated: Sequence[int]) -> bool:
+        """Return whether any token may be the next one."""
+        return bool(self._mask(generated).any())
 
     def allowed(self, generated: Sequence[int]) -> Array:
         """Return a bool for each token of the vocabulary: whether it may be the next one."""
@@ -193,25 +204,39 @@ class AnswerConstraint:
         if self._complete_after is None or self._complete_after[0] != len(generated):
             self._take(generated)
             complete = self._matcher.is_stopped()
-            if not complete and not self._has_end and self._matcher.is_accepting():
-                complete = not self._mask(generated).any()
+            has_end = self._end_tokens and not self._ignore_eos
+            if not complete and not has_end and self._matcher.is_accepting():
+                complete = not self.allows_any(generated)
             is_whole = complete and not self._matcher.is_error()
             self._complete_after = len(generated), is_whole
         return self._complete_after[1]
 
+    def forced(self, generated: Sequence[int], most: int) -> list[int]:
+        """Return the tokens that must be the next ones, each the only one that is allowed."""
+        known = list(generated)
+        while len(known) - len(generated) < most and not self.is_complete(known):
+            mask = self._mask(known)
+            places = np.flatnonzero(mask)
+            if places.size != 1 or (bits := int(mask[places[0]])) & (bits - 1):
+                break
+            known.append(int(places[0]) * 8 + bits.bit_length() - 1)
+            if known[-1] in self._end_tokens:
+                break
+        return known[len(generated) :]
+
     def problem(self, generated: Sequence[int]) -> str:
         """Return why no token may follow; an empty string if one may."""
-        if self._mask(generated).any():
+        if self.allows_any(generated):
             return ""
-        words = self._matcher.get_error().strip()
-        return f"the constraint allows none; llguidance says: {words or 'nothing'}"
+        words = _words(self._matcher.get_error()) or "nothing"
+        return f"the constraint allows none; llguidance says: {words}"
 
     def _mask(self, generated: Sequence[int]) -> Array:
         """Return a bit for each token, the first of a byte the lowest."""
         if self._mask_after is None or self._mask_after[0] != len(generated):
             self._take(generated)
             mask = np.frombuffer(self._matcher.compute_bitmask(), np.uint8).copy()
-            for token in self._banned:
+            for token in self._end_tokens if self._ignore_eos else ():
                 mask[token >> 3] &= ~(1 << (token & 7)) & 0xFF
             mask[-(-self._vocabulary // 8) :] = 0
             if self._vocabulary % 8:

@@ -147,7 +147,7 @@ class Session:
             token, and the request waits until `extend` gives it one.
         constraint : TokenConstraint, optional
             Which tokens may be chosen: an object with the methods ``allows``, ``allowed``,
-            ``is_complete`` and ``problem``, which no other request has.
+            ``is_complete``, ``forced`` and ``problem``, which no other request has.
         announce : callable, optional
             Called with the number of the request before the request is added, so that the caller
             can remove it even where Ctrl-C comes before the return.
@@ -488,7 +488,7 @@ class Session:
         if not isinstance(constraint, (TokenConstraint, type(None))):
             raise TypeError(
                 "constraint must have the methods of a TokenConstraint: allows, allowed, "
-                f"is_complete and problem; got {constraint!r:.80}"
+                f"is_complete, forced and problem; got {constraint!r:.80}"
             )
         count = None if logprobs is None else whole("logprobs", logprobs, 0)
         prompt, how = checked_request(self.program, tokens, max_new_tokens, sampling)

@@ -42,6 +42,12 @@ class TokenConstraint(Protocol):
     def is_complete(self, generated: Sequence[int]) -> bool:
         """Return whether nothing may follow any more, so that the request has ended."""
 
+    def forced(self, generated: Sequence[int], most: int) -> list[int]:
+        """Return the next tokens, `most` at most, each of which is the only one that is allowed.
+
+        There may be fewer than that, or none. A step computes them together, as those of a prompt.
+        """
+
     def problem(self, generated: Sequence[int]) -> str:
         """Return why no token may follow; an empty string if one may."""
 

@@ -207,15 +207,24 @@ class Request:
             new = max(0, num_fed - max(self.num_fed, self.num_computed))
             self.num_shared, self.num_fed = self.num_shared + new, num_fed
 
-    def advance(self, num_fed: int, tokens: Sequence[int]) -> None:
+    def advance(self, num_fed: int, tokens: list[int]) -> None:
         """Note that tokens went through the model, and those that it chose after the last.
 
-        All of these but the last went through it too. An interrupt after the tokens leaves a
+        All of these but the last went through it too. Those that a constraint leaves no choice of
+        are added to them, for the next step. An interrupt after the tokens leaves a
         request that feeds its tokens once more, to the same positions.
         """
         self.tokens.extend(tokens)
         self.num_fed += num_fed + max(len(tokens) - 1, 0)
         self.is_in_step = False
+        # Every token has its own log-probability, and edits for which the one before it counts.
+        takes_several = self.num_likeliest is None and not self.sampling.has_edits
+        if tokens and self.constraint is not None and self.max_new_tokens and takes_several:
+            generated = self.generated
+            if generated[-1] not in self.end_tokens:
+                forced = self.constraint.forced(generated, self.max_new_tokens - len(generated))
+                self.tokens.extend(forced)
+                tokens.extend(forced)
 
     @property
     def state(self) -> int:
