@@ -184,6 +184,13 @@ def test_what_must_follow_takes_no_steps_and_changes_no_token(model, temperature
     assert (stopped.text, stopped.finish_reason) == ('{"fir', "stop")
 
 
+def test_guesses_change_no_token(model, folder, backend):
+    given = {"regex": "(ab|cd){9}[a-z]{20}", "temperature": 1.0, "max_new_tokens": 60}
+    options = {"num_speculative_tokens": 2, "page_size": 8}
+    with tensor_ops_decode.load(folder, backend, **options) as guessing:
+        assert guessing.generate(PROMPTS, **given) == model.generate(PROMPTS, **given)
+
+
 def test_streams_give_the_text(model):
     given = {"json_schema": {"type": "array", "items": {"enum": ["é", 1]}, "minItems": 4}}
     given |= {"temperature": 1.0, "max_new_tokens": 60}
@@ -220,7 +227,8 @@ def test_ctrl_c_leaves_nothing_in_the_kernel(tmp_path, interrupt_everywhere):
     save_model(tmp_path)
     limits = {"max_seq_length": 16, "max_num_pages": 4, "page_size": 4}
     with tensor_ops_decode.load(tmp_path, "python", max_num_batched_requests=2, **limits) as model:
-        given = {"regex": "a[bc]", "temperature": 1.0}
+        # With stop strings, the answers are looked at after each step, however long that takes.
+        given = {"regex": "a[bc]", "temperature": 1.0, "stop": "never"}
 
         def generate():
             return model.generate([[1, 2], [6]], **given)

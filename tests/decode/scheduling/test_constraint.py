@@ -168,7 +168,7 @@ CUTS = [
 def test_the_likeliest_alone_are_sorted_and_the_draw_is_the_same(cuts):
     draw = np.random.default_rng(0)
     for seed, scale in itertools.product(range(6), (1.0, 5.0)):
-        logits = np.float64(np.float32(draw.normal(0, scale, 2_000)))
+        logits = np.float32(draw.normal(0, scale, 2_000))
         logits[:5] = logits.max(), logits.max(), -np.inf, logits.min(), -np.inf
         by = {**cuts, "seed": seed}
-        assert constraint._drawn(logits, by, seed) == drawn(logits, by, seed)
+        assert constraint._drawn(logits, by, seed) == drawn(np.float64(logits), by, seed)

@@ -56,8 +56,10 @@ class Constraints:
         self._new, self._vocabulary = llguidance.LLMatcher, vocabulary
         # Its errors would have the whole grammar.
         self._limits = llguidance.LLParserLimits(verbose_errors=False)
-        self._end_tokens = sorted(end_tokens)
-        self._tokens = _library_tokens(llguidance.LLTokenizer, tokenizer, vocabulary, end_tokens)
+        self._has_end = bool(end_tokens)
+        # The library wants one at least; the logits have none for this one.
+        self._ends = sorted(end_tokens) or [vocabulary]
+        self._tokens = _library_tokens(llguidance.LLTokenizer, tokenizer, vocabulary, self._ends)
 
     def compiled(self, given: Mapping[str, Any], ignore_eos: bool) -> AnswerConstraint:
         """Return the constraint that one argument of `Model.generate` describes.
@@ -76,7 +78,8 @@ class Constraints:
         )
         if matcher.is_error():
             raise ValueError(_refusal(name, matcher.get_error()))
-        constraint = AnswerConstraint(matcher, self._vocabulary, self._end_tokens, ignore_eos)
+        has_end = self._has_end and not ignore_eos
+        constraint = AnswerConstraint(matcher, self._vocabulary, self._ends, has_end)
         if not constraint.allows_any([]):
             if constraint.is_complete([]):
                 raise ValueError(
@@ -126,22 +129,19 @@ def _checked_schema(given: Any) -> str:
 
 
 def _library_tokens(
-    library: Any, tokenizer: Tokenizer, vocabulary: int, end_tokens: frozenset[int]
+    library: Any, tokenizer: Tokenizer, vocabulary: int, ends: Sequence[int]
 ) -> Any:
     """Return the tokens of a model as an ``LLTokenizer``, the class `library`."""
     # The embedding may have rows without a token, which write nothing and are never allowed.
     found = [
         tokenizer.token_bytes(token) if token in tokenizer else b"" for token in range(vocabulary)
     ]
-    special = {token for token, text in enumerate(found) if text is None} | end_tokens
+    special = {token for token, text in enumerate(found) if text is None}.union(ends)
     names = [
         tokenizer.token(token).encode() if text is None else text
         for token, text in enumerate(found)
     ]
-    if not end_tokens:  # of which the library wants one; the logits have none for it
-        special.add(vocabulary)
-        names.append(b"<end>")
-    ends = sorted(end_tokens) or [vocabulary]
+    names += [b"<end>"] * (max(ends) + 1 - vocabulary)
 
     def made(encode: Callable[[str], list[int]]) -> Any:
         # The library calls this for the tokens of a text that must follow. It loses exceptions, and
@@ -150,7 +150,7 @@ def _library_tokens(
         described.is_tokenizer_wrapper = True
         described.tokens, described.special_token_ids = names, sorted(special)
         described.eos_token_id, described.bos_token_id = ends[0], None
-        return library(described, eos_token=ends)
+        return library(described, eos_token=[*ends])
 
     with suppress(ValueError):
         encode = library(_without_normal_form(tokenizer.to_json())).tokenize_str
@@ -172,19 +172,19 @@ class AnswerConstraint:
     """What one answer may go on with; see `TokenConstraint`."""
 
     def __init__(
-        self, matcher: Any, vocabulary: int, end_tokens: Sequence[int], ignore_eos: bool
+        self, matcher: Any, vocabulary: int, end_tokens: Sequence[int], has_end: bool
     ) -> None:
         self._matcher, self._vocabulary = matcher, vocabulary
-        self._end_tokens, self._ignore_eos = end_tokens, ignore_eos
+        self._end_tokens, self._has_end = end_tokens, has_end
         # How many tokens the matcher has had; None while it gets some, which Ctrl-C may stop.
         self._num_taken: int | None = 0
-        self._mask_after: tuple[int, Array] | None = None
+        self._mask_after: tuple[int, bytes] | None = None
         self._complete_after: tuple[int, bool] | None = None
 
     def copy(self) -> AnswerConstraint:
         """Return one for another answer, none of whose tokens is known."""
         matcher = self._matcher.deep_copy()
-        return AnswerConstraint(matcher, self._vocabulary, self._end_tokens, self._ignore_eos)
+        return AnswerConstraint(matcher, self._vocabulary, self._end_tokens, self._has_end)
 
     def allows(self, generated: Sequence[int], token: int) -> bool:
         """Return whether a token may be the next one."""
@@ -192,20 +192,19 @@ class AnswerConstraint:
 
     def allows_any(self, generated: Sequence[int]) -> bool:
         """Return whether any token may be the next one."""
-        return bool(self._mask(generated).any())
+        return bool(self._mask(generated).strip(b"\0"))
 
     def allowed(self, generated: Sequence[int]) -> Array:
         """Return a bool for each token of the vocabulary: whether it may be the next one."""
-        bits = np.unpackbits(self._mask(generated), count=self._vocabulary, bitorder="little")
-        return bits.view(bool)
+        mask = np.frombuffer(self._mask(generated), np.uint8)
+        return np.unpackbits(mask, count=self._vocabulary, bitorder="little").view(bool)
 
     def is_complete(self, generated: Sequence[int]) -> bool:
         """Return whether nothing may follow any more, so that the request has ended."""
         if self._complete_after is None or self._complete_after[0] != len(generated):
             self._take(generated)
             complete = self._matcher.is_stopped()
-            has_end = self._end_tokens and not self._ignore_eos
-            if not complete and not has_end and self._matcher.is_accepting():
+            if not complete and not self._has_end and self._matcher.is_accepting():
                 complete = not self.allows_any(generated)
             is_whole = complete and not self._matcher.is_error()
             self._complete_after = len(generated), is_whole
@@ -216,10 +215,10 @@ class AnswerConstraint:
         known = list(generated)
         while len(known) - len(generated) < most and not self.is_complete(known):
             mask = self._mask(known)
-            places = np.flatnonzero(mask)
-            if places.size != 1 or (bits := int(mask[places[0]])) & (bits - 1):
+            bits = mask.strip(b"\0")
+            if len(bits) != 1 or bits[0] & (bits[0] - 1):
                 break
-            known.append(int(places[0]) * 8 + bits.bit_length() - 1)
+            known.append(mask.index(bits) * 8 + bits[0].bit_length() - 1)
             if known[-1] in self._end_tokens:
                 break
         return known[len(generated) :]
@@ -231,18 +230,18 @@ class AnswerConstraint:
         words = _words(self._matcher.get_error()) or "nothing"
         return f"the constraint allows none; llguidance says: {words}"
 
-    def _mask(self, generated: Sequence[int]) -> Array:
+    def _mask(self, generated: Sequence[int]) -> bytes:
         """Return a bit for each token, the first of a byte the lowest."""
         if self._mask_after is None or self._mask_after[0] != len(generated):
             self._take(generated)
-            mask = np.frombuffer(self._matcher.compute_bitmask(), np.uint8).copy()
-            for token in self._end_tokens if self._ignore_eos else ():
-                mask[token >> 3] &= ~(1 << (token & 7)) & 0xFF
-            mask[-(-self._vocabulary // 8) :] = 0
-            if self._vocabulary % 8:
-                mask[self._vocabulary >> 3] &= (1 << self._vocabulary % 8) - 1
+            mask: bytes = self._matcher.compute_bitmask()
+            if not self._has_end:
+                bits = bytearray(mask)
+                for token in self._end_tokens:
+                    bits[token >> 3] &= ~(1 << (token & 7))
+                mask = bytes(bits)
             if self._matcher.is_error():
-                mask[:] = 0
+                mask = bytes(len(mask))
             self._mask_after = len(generated), mask
         return self._mask_after[1]
 

@@ -5,7 +5,7 @@ Tested by tests/decode/scheduling/test_constraint.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["TokenConstraint", "chosen_tokens"]
 
-# Tokens that are less likely than this, beside the likeliest, are put in order only where one of
-# them is drawn: that takes longer than a step of a small model.
-_LEAST_SORTED = 2.0**-20
+# Tokens that are less likely than these, beside the likeliest, are put in order only where one of
+# them is drawn: to sort a vocabulary takes longer than a step of a small model.
+_LEAST_SORTED = (2.0**-6, 2.0**-12, 2.0**-20)
 
 
 @runtime_checkable
@@ -100,20 +100,18 @@ def _constrained(
     of the request, whatever the constraint says.
     """
     how, generated = request.sampling, request.generated
-    # Most tokens of greedy answers are likeliest among all, which takes no mask to know.
+    # Most tokens of greedy answers are likeliest among all, which takes no array to know.
     if likeliest < 0 or (how.temperature == 0 and constraint.allows(generated, likeliest)):
         return likeliest
-    names = ("temperature", "top_p", "min_p")
-    by: dict[str, Any] = {name: np.float32(getattr(how, name)) for name in names}
-    by |= {"top_k": how.top_k, "seed": how.seed}
-    number = arrays["num_edits"][request.slot]
-    by |= {name: arrays[name][request.slot, :number] for name in PER_EDIT}
-    changed = edited(logits.astype(np.float64), by)
-    places = np.flatnonzero(constraint.allowed(generated))
-    if not places.size:
+    allowed = constraint.allowed(generated)
+    if not allowed.any():
         return -1
-    index = _drawn(changed[places], by, position)
-    return index if index < 0 else int(places[index])
+    if number := int(arrays["num_edits"][request.slot]):
+        edits = {name: arrays[name][request.slot, :number] for name in PER_EDIT}
+        logits = edited(logits.astype(np.float64), edits).astype(np.float32)
+    by = {name: np.float32(getattr(how, name)) for name in ("temperature", "top_p", "min_p")}
+    index = _drawn(logits[allowed], {**by, "top_k": how.top_k, "seed": how.seed}, position)
+    return index if index < 0 else int(np.flatnonzero(allowed)[index])
 
 
 def _drawn(logits: Array, by: Mapping[str, Any], position: int) -> int:
@@ -121,21 +119,28 @@ def _drawn(logits: Array, by: Mapping[str, Any], position: int) -> int:
     (best,) = largest(logits).tolist()
     if best < 0 or by["temperature"] == 0:
         return int(best)
-    likely, rest = _likely(logits, by, logits[best])
-    index = drawn(logits[likely], by, position, rest)
-    if index is not None:
-        return int(likely[index])
-    index = drawn(logits, by, position)
-    return -1 if index is None else index
+    for places, rest in _likeliest(logits, by, logits[best]):
+        index = drawn(logits[places].astype(np.float64), by, position, rest)
+        if index is not None:
+            return int(places[index])
+    raise AssertionError("all logits are the last of these")
 
 
-def _likely(logits: Array, by: Mapping[str, Any], largest_logit: float) -> tuple[Array, float]:
-    """Return the places of the likeliest logits, and the sum of what else may be drawn."""
-    top_k, min_p = by["top_k"], by["min_p"]
-    if 0 < top_k < len(logits):
-        return np.flatnonzero(logits >= np.partition(logits, -top_k)[-top_k]), 0.0
-    if not np.isfinite(largest_logit) or 0 < min_p < _LEAST_SORTED:
-        return np.arange(len(logits)), 0.0
-    weights = np.exp((logits - largest_logit) / float(by["temperature"]))
-    is_likely = weights >= _LEAST_SORTED
-    return np.flatnonzero(is_likely), float(weights[~is_likely].sum())
+def _likeliest(
+    logits: Array, by: Mapping[str, Any], largest_logit: np.float32
+) -> Iterator[tuple[Array, float]]:
+    """Yield the places of more and more of the likeliest logits, with the sum of the others."""
+    count, top_k = len(logits), by["top_k"]
+    if 0 < top_k < count:
+        yield np.flatnonzero(logits >= np.partition(logits, -top_k)[-top_k]), 0.0
+    elif np.isfinite(largest_logit):
+        # Each new array of such a size takes longer than what is done with it.
+        weights = np.subtract(logits, largest_logit, dtype=np.float64)
+        weights /= float(by["temperature"])
+        np.exp(weights, out=weights)
+        total = weights.sum()
+        for least in _LEAST_SORTED:
+            if not 0 < by["min_p"] < least:
+                places = np.flatnonzero(weights >= least)
+                yield places, max(float(total - weights[places].sum()), 0.0)
+    yield np.arange(count), 0.0
