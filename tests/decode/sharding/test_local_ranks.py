@@ -32,7 +32,10 @@ def outcomes(completions):
     return [(each.text, each.tokens, each.finish_reason) for each in completions]
 
 
-@pytest.mark.parametrize("settings", [{}, SETTINGS, {"stop": ["e"]}, {"logprobs": 2}])
+@pytest.mark.parametrize(
+    "settings",
+    [{}, SETTINGS, {"stop": ["e"]}, {"logprobs": 2}, {"regex": "ab{2}[c-z]+", "temperature": 0.9}],
+)
 def test_answers_are_the_same_on_all_ranks(models, settings):
     answers = [each.generate(TEXTS, max_new_tokens=12, **settings) for each in models]
     assert outcomes(answers[0]) == outcomes(answers[1])

@@ -17,6 +17,7 @@ from tensor_ops_decode.kinds.kind import Kind
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Cache, Draft, Limits, Node, Program, State, Tensor, Value
 from tensor_ops_decode.program.builder import Builder
+from tensor_ops_decode.scheduling.constraint import TokenConstraint
 from tensor_ops_decode.scheduling.sampling import Sampling
 from tensor_ops_decode.scheduling.step_times import StepProfile
 from tensor_ops_decode.sharding.shard import shard
@@ -55,6 +56,7 @@ __all__ = [
     "StepProfile",
     "Tensor",
     "TextStream",
+    "TokenConstraint",
     "TokenLogprob",
     "Value",
     "__version__",

@@ -28,7 +28,11 @@ def errors_of_prompt(number: int, count: int, what: str = "prompt") -> Iterator[
 
 
 class Answer:
-    """One prompt on its way: its tokens, and the text that is certain."""
+    """One prompt on its way: its tokens, and the text that is certain.
+
+    With a constraint, `end_tokens` says which ones have no text, as it may end by another one; and
+    its text is all that its tokens write, which is what follows the constraint.
+    """
 
     def __init__(
         self,
@@ -37,6 +41,7 @@ class Answer:
         tokenizer: Tokenizer,
         stops: StopStrings,
         stream: Callable[[int, str], None] | None,
+        end_tokens: frozenset[int] | None = None,
     ) -> None:
         self.number, self.prompt = number, prompt
         self.tokens: list[int] = []
@@ -45,7 +50,8 @@ class Answer:
         self.accepted_tokens = self.shared_tokens = 0
         self._text = ""
         self._held = ""
-        self._tokenizer, self._decoder = tokenizer, tokenizer.stream()
+        self._tokenizer, self._end_tokens = tokenizer, end_tokens
+        self._decoder = tokenizer.stream(continues=end_tokens is not None)
         self._search = StopSearch(stops, tokenizer) if stops else None
         self._stream = stream
         self._times: list[float] = []
@@ -70,7 +76,9 @@ class Answer:
             self.tokens.append(token)
             self._times[1 + (len(self.tokens) > 1) :] = [time.perf_counter()]
             if token in self._tokenizer:
-                self._take(token, reason == "stop" and len(self.tokens) == len(tokens))
+                is_last = reason == "stop" and len(self.tokens) == len(tokens)
+                is_end = self._end_tokens is None or token in self._end_tokens
+                self._take(token, is_last and is_end)
             if self.finish_reason is not None:
                 return
         if reason is not None:  # nothing will follow what is held back

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tensor_ops_decode.arguments import check_known, check_progress, whole
 from tensor_ops_decode.completion import Completion
 from tensor_ops_decode.generation.answer import Answer, errors_of_prompt
+from tensor_ops_decode.generation.constraints import Constraints, take_constraint
 from tensor_ops_decode.generation.embedder import Embedder
 from tensor_ops_decode.generation.running_answers import RunningAnswers
 from tensor_ops_decode.generation.stop_strings import StopStrings
@@ -182,6 +183,9 @@ class Model(Embedder):
         logit_bias: Mapping[int, float] | None = None,
         stop: str | Sequence[str] = (),
         ignore_eos: bool = False,
+        json_schema: Mapping[str, Any] | str | None = None,
+        regex: str | None = None,
+        grammar: str | None = None,
         logprobs: int | None = None,
         stream: Callable[[int, str], None] | None = None,
     ) -> list[Completion]:
@@ -222,6 +226,13 @@ class Model(Embedder):
             token, though it is none of the text.
         ignore_eos : bool, optional
             Whether to go on after the model's end tokens.
+        json_schema : mapping or str, optional
+            A JSON schema, or its text: an answer is JSON that is valid by it. This and the next
+            two, of which there is one at most, need llguidance.
+        regex : str, optional
+            A regular expression as of Rust; an answer matches it as a whole.
+        grammar : str, optional
+            A grammar as of Lark; an answer is what its rule ``start`` describes.
         logprobs : int, optional
             Give the log-probability of each token of the answers, and so many of the likeliest
             tokens beside it. They are the model's own, before all of the settings above.
@@ -239,7 +250,8 @@ class Model(Embedder):
         ValueError
             If a prompt is empty, longer than the model's sequence, or has a token without a row in
             the embedding, though the tokenizer may know it; if a text has a lone surrogate, or the
-            model has no tokenizer for it; or if a number is out of its range.
+            model has no tokenizer for it; if a number is out of its range; or if llguidance refuses
+            a schema, a regular expression or a grammar.
         TypeError
             If an argument is of another type. In both cases nothing has been computed.
         LogitsError
@@ -263,6 +275,9 @@ class Model(Embedder):
             logit_bias=logit_bias,
             stop=stop,
             ignore_eos=ignore_eos,
+            json_schema=json_schema,
+            regex=regex,
+            grammar=grammar,
             logprobs=logprobs,
         )
         try:
@@ -540,6 +555,9 @@ class Model(Embedder):
             raise TypeError(f"stream must be a function, got {stream!r}")
         if stops or stream is not None:
             self.tokenizer.check_exists()
+        described = take_constraint(request)
+        constraint = self._constraints.compiled(described, ignore_eos) if described else None
+        end_tokens = None if constraint is None else self.kernel.end_tokens
         most, seed = whole("max_new_tokens", max_new_tokens), whole("seed", seed, 0)
         request |= {
             "ignore_eos": ignore_eos,
@@ -549,10 +567,11 @@ class Model(Embedder):
         requests: list[tuple[Answer, dict[str, Any]]] = []
         for number, prompt in enumerate(all_prompts):
             tokens = self._tokens(number, prompt)
-            answer = Answer(number, tokens, self.tokenizer, stops, stream)
+            answer = Answer(number, tokens, self.tokenizer, stops, stream, end_tokens)
             # The last token of an answer is not fed.
             room = self.kernel.program.limits.longest - len(tokens) + 1
             given = {"max_new_tokens": min(most, max(room, 1)), "seed": seed + number, **request}
+            given["constraint"] = None if constraint is None else constraint.copy()
             with errors_of_prompt(number, len(all_prompts)):
                 answer.check_rows(self.vocabulary)
                 self.kernel.check_request(tokens=tokens, **given)
@@ -560,6 +579,10 @@ class Model(Embedder):
         # A step after a stop string would be in vain.
         steps = 1 if stops else most
         return RunningAnswers(self.kernel, self._lock, self._abandoned, requests, steps)
+
+    @cached_property
+    def _constraints(self) -> Constraints:
+        return Constraints(self.tokenizer, self.vocabulary, self.kernel.end_tokens)
 
     def _tokens(self, number: int, prompt: Prompt) -> list[int]:
         given = checked_prompt(f"prompt {number}", prompt)

@@ -19,6 +19,7 @@ from tensor_ops_decode.kernel.opening import KernelModel
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.ranks.communicator import Communicator
+from tensor_ops_decode.scheduling.constraint import TokenConstraint
 from tensor_ops_decode.scheduling.embedding_requests import EmbeddingRequests
 from tensor_ops_decode.scheduling.request import (
     Request,
@@ -89,6 +90,11 @@ class Session:
         return self._executor.backend
 
     @property
+    def end_tokens(self) -> frozenset[int]:
+        """The tokens that end a request which does not name others."""
+        return self._known_model().facts.end_tokens
+
+    @property
     def world_size(self) -> int:
         """How many ranks share the model."""
         return self._ranks.world_size
@@ -120,6 +126,7 @@ class Session:
         end_tokens: Sequence[int] | None = None,
         logprobs: int | None = None,
         choose: bool = True,
+        constraint: TokenConstraint | None = None,
         announce: Callable[[int], object] | None = None,
         **sampling: Any,
     ) -> int:
@@ -140,6 +147,9 @@ class Session:
         choose : bool, optional
             Whether the kernel chooses its tokens. Otherwise a call leaves the logits of the next
             token, and the request waits until `extend` gives it one.
+        constraint : TokenConstraint, optional
+            Which tokens may be chosen: an object with the methods ``allows``, ``allowed``,
+            ``is_complete``, ``forced`` and ``problem``, which no other request has.
         announce : callable, optional
             Called with the number of the request before the request is added, so that the caller
             can remove it even where Ctrl-C comes before the return.
@@ -156,11 +166,11 @@ class Session:
         ------
         TypeError, ValueError
             If the prompt is empty, too long or has no tokens of the model, or there are as many
-            active requests as the kernel takes; if ``choose=False`` comes with ``logprobs`` or
-            settings of sampling, which are about tokens that the kernel chooses.
+            active requests as the kernel takes; if ``choose=False`` comes with ``logprobs``,
+            ``constraint`` or settings of sampling, which are about tokens that the kernel chooses.
         """
         with self._in_use() as requests:
-            given = max_new_tokens, ignore_eos, end_tokens, logprobs, choose
+            given = max_new_tokens, ignore_eos, end_tokens, logprobs, choose, constraint
             return requests.add(self._request(tokens, *given, **sampling), announce)
 
     def check_request(self, /, tokens: Sequence[int], **settings: Any) -> None:
@@ -467,15 +477,23 @@ class Session:
         end_tokens: Sequence[int] | None = None,
         logprobs: int | None = None,
         choose: bool = True,
+        constraint: TokenConstraint | None = None,
         **sampling: Any,
     ) -> Request:
         """Return a request that can be added, or raise an error."""
-        if not choose and (logprobs is not None or sampling):
-            names = ", ".join(["logprobs"] * (logprobs is not None) + [*sampling])
+        for_chosen = {"logprobs": logprobs, "constraint": constraint}
+        if not choose and (sampling or any(each is not None for each in for_chosen.values())):
+            given = [name for name, each in for_chosen.items() if each is not None]
+            names = ", ".join([*given, *sampling])
             raise ValueError(
                 f"with choose=False the caller chooses the tokens, by logits(); leave out {names}"
             )
         self._check_head()
+        if not isinstance(constraint, (TokenConstraint, type(None))):
+            raise TypeError(
+                "constraint must have the methods of a TokenConstraint: allows, allowed, "
+                f"is_complete, forced and problem; got {constraint!r:.80}"
+            )
         count = None if logprobs is None else whole("logprobs", logprobs, 0)
         prompt, how = checked_request(self.program, tokens, max_new_tokens, sampling)
         ends: Iterable[int] = self._known_model().facts.end_tokens
@@ -483,7 +501,7 @@ class Session:
             has_any = np.size(end_tokens)
             ends = checked_tokens(self.program, end_tokens, "end_tokens") if has_any else ()
         ends = frozenset(() if ignore_eos else ends)
-        return Request(prompt, ends, max_new_tokens, how, count, choose)
+        return Request(prompt, ends, max_new_tokens, how, count, choose, constraint)
 
     def _check_head(self) -> None:
         """Raise a ValueError if the model computes no logits."""

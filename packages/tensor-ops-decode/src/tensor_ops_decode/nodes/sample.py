@@ -9,7 +9,7 @@ from tensor_ops_decode.kinds.kind import Array, Call, Input, Kind, Output, Sampl
 from tensor_ops_decode.kinds.rounding import exact
 from tensor_ops_decode.nodes.argmax import largest
 
-__all__ = ["KIND", "edited", "philox"]
+__all__ = ["KIND", "drawn", "edited", "philox"]
 
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
@@ -44,10 +44,20 @@ def philox(seed: int, counter: int) -> int:
 
 def compute(call: Call) -> Array:
     logits, by = edited(call.inputs["x"].astype(np.float64), call.sampling), call.sampling
-    temperature = float(by["temperature"])
     best = largest(logits)
-    if temperature == 0 or best[0] < 0:
+    if by["temperature"] == 0 or best[0] < 0:
         return best
+    return np.array([drawn(logits, by, call.position)], np.int32)
+
+
+def drawn(logits: Array, by: Mapping[str, Any], position: int, rest: float = 0.0) -> int | None:
+    """Return the index of a random logit, by the settings of a request.
+
+    There may be other logits, all smaller than these and none that `top_k` or `min_p` keeps, whose
+    probabilities beside that of the largest have the sum `rest`. The index is None where one of
+    them is drawn, or may be.
+    """
+    temperature = float(by["temperature"])
     order = np.argsort(-logits, kind="stable")
     if by["top_k"]:
         order = order[: by["top_k"]]
@@ -55,11 +65,18 @@ def compute(call: Call) -> Array:
         p = np.exp((logits[order] - logits[order[0]]) / temperature)
     p = np.where(logits[order] == logits[order[0]], 1.0, p)
     sums = np.cumsum(p)
-    kept = int(np.searchsorted(sums, float(by["top_p"]) * sums[-1])) + 1
-    kept = min(kept, int(np.count_nonzero(p >= float(by["min_p"]))), len(p))
-    u = philox(int(by["seed"]), call.position) * 2.0**-32
+    total = sums[-1] + rest
+    kept = int(np.searchsorted(sums, float(by["top_p"]) * total)) + 1
+    if by["min_p"] > 0:
+        kept = min(kept, int(np.count_nonzero(p >= float(by["min_p"]))))
+    if not rest:
+        kept = min(kept, len(p))
+    u = philox(int(by["seed"]), position) * 2.0**-32
+    if kept > len(p):  # some of the others are kept; how many is known if they all are
+        index = int(np.searchsorted(sums, u * total, side="right"))
+        return int(order[index]) if by["top_p"] == 1 and index < len(p) else None
     index = int(np.searchsorted(sums[:kept], u * sums[kept - 1], side="right"))
-    return order[[min(index, kept - 1)]].astype(np.int32)
+    return int(order[min(index, kept - 1)])
 
 
 def edited(logits: Array, by: Mapping[str, Any]) -> Array:

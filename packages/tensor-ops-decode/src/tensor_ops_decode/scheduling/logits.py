@@ -49,15 +49,22 @@ def logits_error(
         f"request {request.number}, step {num_new + 1}: the logits after {request.prompt_length} "
         f"tokens of the prompt and {num_new} new ones"
     )
+    allowed = ""
+    if request.constraint is not None:
+        allowed = " that the constraint allows"
+        if problem := request.constraint.problem(request.generated):
+            return LogitsError(f"{step} choose no token: {problem}", request.number)
     index = None
     if is_searched := hasattr(executable, "first_nan"):
         index = executable.first_nan(num_tokens, num_selected, request.slot)
     # Some executors cannot take a step again that has changed a state.
     has_state = any(isinstance(cache, State) for cache in program.caches.values())
     if index is None and (has_state or not is_searched):
-        return LogitsError(f"{step} choose no token: they are NaN or all -inf", request.number)
+        return LogitsError(
+            f"{step} choose no token: they are NaN, or all{allowed} -inf", request.number
+        )
     if index is None:
-        return LogitsError(f"{step} choose no token: all are -inf", request.number)
+        return LogitsError(f"{step} choose no token: all{allowed} are -inf", request.number)
     node = program.nodes[index]
     return LogitsError(
         f"{step} are NaN. The first result with NaN is that of node {node.name!r} "

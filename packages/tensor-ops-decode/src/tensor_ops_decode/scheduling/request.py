@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program import Program
 from tensor_ops_decode.program.node_slots import drawn_from
 from tensor_ops_decode.program.step_rules import vocabulary
+from tensor_ops_decode.scheduling.constraint import TokenConstraint
 from tensor_ops_decode.scheduling.prompt_lookup import PromptLookup
 from tensor_ops_decode.scheduling.sampling import Sampling
 
@@ -26,7 +27,9 @@ __all__ = [
     "described",
 ]
 
-_ARGUMENTS = ("max_new_tokens", "ignore_eos", "end_tokens", "logprobs", "choose", "announce")
+_ARGUMENTS = (
+    *("max_new_tokens", "ignore_eos", "end_tokens", "logprobs", "choose", "constraint", "announce"),
+)
 
 
 @dataclass(eq=False)
@@ -46,6 +49,8 @@ class Request:
         How many of the likeliest tokens are noted beside each generated one; None notes nothing.
     chooses : bool
         Whether its steps choose its tokens; else they leave logits, and `extend` gives it tokens.
+    constraint : TokenConstraint or None
+        Which tokens may be chosen.
     number : int
         What a user calls it by, once it is added.
     slot : int
@@ -87,6 +92,7 @@ class Request:
     sampling: Sampling
     num_likeliest: int | None = None
     chooses: bool = True
+    constraint: TokenConstraint | None = None
     number: int = -1
     slot: int = -1
     prompt_length: int = field(init=False)
@@ -116,12 +122,15 @@ class Request:
     def finish_reason(self) -> str | None:
         """``"stop"`` after an end token, ``"length"`` at the limit, None as long as it goes on.
 
-        ``"error"`` where its logits chose no token.
+        ``"stop"`` too where its constraint lets nothing follow, and ``"error"`` where its logits
+        chose no token.
         """
         if self.error is not None:
             return "error"
         num_generated = len(self.tokens) - self.prompt_length
         if num_generated and self.tokens[-1] in self.end_tokens:
+            return "stop"
+        if self.constraint is not None and self.constraint.is_complete(self.generated):
             return "stop"
         return "length" if num_generated == self.max_new_tokens else None
 
@@ -146,7 +155,7 @@ class Request:
     @property
     def may_guess(self) -> bool:
         """Whether a step may guess its tokens: it must choose them, by what it knows beforehand."""
-        return self.chooses and not self.sampling.has_penalties
+        return self.chooses and not self.sampling.has_penalties and self.constraint is None
 
     def guesses(self, most: int, by_lookup: bool) -> list[int]:
         """Return guesses of its next tokens: of a draft, or what followed the last ones before."""
@@ -154,6 +163,11 @@ class Request:
             return self.lookup.propose(self.tokens, most)
         length, drafted = self.drafted
         return drafted[:most] if length == len(self.tokens) else []
+
+    @property
+    def sampling_of_steps(self) -> Sampling:
+        """How steps choose: what a constraint allows is drawn from behind a step."""
+        return self.sampling if self.constraint is None else replace(self.sampling, temperature=0.0)
 
     @property
     def is_steady(self) -> bool:
@@ -193,15 +207,24 @@ class Request:
             new = max(0, num_fed - max(self.num_fed, self.num_computed))
             self.num_shared, self.num_fed = self.num_shared + new, num_fed
 
-    def advance(self, num_fed: int, tokens: Sequence[int]) -> None:
+    def advance(self, num_fed: int, tokens: list[int]) -> None:
         """Note that tokens went through the model, and those that it chose after the last.
 
-        All of these but the last went through it too. An interrupt after the tokens leaves a
+        All of these but the last went through it too. Those that a constraint leaves no choice of
+        are added to them, for the next step. An interrupt after the tokens leaves a
         request that feeds its tokens once more, to the same positions.
         """
         self.tokens.extend(tokens)
         self.num_fed += num_fed + max(len(tokens) - 1, 0)
         self.is_in_step = False
+        # Every token has its own log-probability, and edits for which the one before it counts.
+        takes_several = self.num_likeliest is None and not self.sampling.has_edits
+        if tokens and self.constraint is not None and self.max_new_tokens and takes_several:
+            generated = self.generated
+            if generated[-1] not in self.end_tokens:
+                forced = self.constraint.forced(generated, self.max_new_tokens - len(generated))
+                self.tokens.extend(forced)
+                tokens.extend(forced)
 
     @property
     def state(self) -> int:

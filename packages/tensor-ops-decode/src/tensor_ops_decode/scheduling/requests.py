@@ -12,6 +12,7 @@ from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program import Program, State
 from tensor_ops_decode.program.phases import phases_of
 from tensor_ops_decode.ranks.communicator import ONE_RANK, Communicator
+from tensor_ops_decode.scheduling.constraint import chosen_tokens
 from tensor_ops_decode.scheduling.draft_steps import DraftSteps, sequences_of
 from tensor_ops_decode.scheduling.kv_cache import Beginning, PageTable
 from tensor_ops_decode.scheduling.logits import logits_error, token_logprob
@@ -130,7 +131,7 @@ class Requests:
         if announce is not None:
             announce(request.number)
         request.slot = self._free_slot()
-        write_sampling(self._arrays, request.slot, request.sampling, request.tokens)
+        write_sampling(self._arrays, request.slot, request.sampling_of_steps, request.tokens)
         self.were_added = True
         self._active[request.number] = request
         return request.number
@@ -358,13 +359,14 @@ class Requests:
 
     def _chosen(self, step: _PreparedStep) -> list[list[int]]:
         """Return the tokens of each part of a step, as far as the guesses before them are right."""
+        of_step = self._tokens, self._logits, self._arrays
         return [
             accepted(
-                [self._tokens[row] for row in step.rows.get(request.number, ())],
+                chosen_tokens(request, count, step.rows.get(request.number, range(0)), *of_step),
                 guesses,
                 request.end_tokens,
             )
-            for request, _, guesses in step.plan
+            for request, count, guesses in step.plan
         ]
 
     def _end(self, step: _PreparedStep, chosen: list[list[int]]) -> dict[int, list[int]]:

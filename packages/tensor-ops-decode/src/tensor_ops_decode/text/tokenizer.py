@@ -159,9 +159,16 @@ class Tokenizer:
         stream = self.stream(skip_special_tokens=skip_special_tokens)
         return "".join([*map(stream.push, tokens), stream.finish()])
 
-    def stream(self, *, skip_special_tokens: bool = True) -> TextStream:
-        """Return a decoder that takes one token at a time."""
-        return TextStream(self, skip_special_tokens)
+    def stream(self, *, skip_special_tokens: bool = True, continues: bool = False) -> TextStream:
+        """Return a decoder that takes one token at a time.
+
+        Some tokenizers write a space before a text, which is left out unless the tokens continue
+        one.
+        """
+        stream = TextStream(self, skip_special_tokens)
+        if continues:
+            stream._decoder.push(_SPACE, True)
+        return stream
 
     def token(self, token: int) -> str:
         """Return the name of a token, as the vocabulary has it."""
@@ -169,6 +176,16 @@ class Tokenizer:
         if name is None:
             raise ValueError(f"token {token} is not one of the vocabulary of {self.vocab_size}")
         return str(name)
+
+    def to_json(self) -> str:
+        """Return the tokenizer as the text of a ``tokenizer.json``."""
+        return self._tokenizer.to_str()
+
+    def token_bytes(self, token: int) -> bytes | None:
+        """Return what a token writes behind others; None if it is special, and writes nothing."""
+        if self.is_special(token):
+            return None
+        return self._new_decoder().bytes_of(self.token(token), token in self._added)
 
     def __contains__(self, token: int) -> bool:
         """Return whether a token is in the vocabulary; a model's embedding may have more rows."""
@@ -243,7 +260,8 @@ class TextStream:
 
 
 # Decoders, each for one stream of tokens: `push` returns the text that is complete with a token,
-# `pending` what else would be if nothing followed, and `finish` what was held back.
+# `pending` what else would be if nothing followed, and `finish` what was held back. `bytes_of` has
+# the bytes of a token that is not the first one.
 
 
 class _ByteLevel:
@@ -253,9 +271,13 @@ class _ByteLevel:
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
 
     def push(self, name: str, added: bool) -> str:
+        return self._utf8.decode(self.bytes_of(name, added))
+
+    @staticmethod
+    def bytes_of(name: str, added: bool) -> bytes:
         if added or not _BYTE_OF.keys() >= set(name):
-            return self._utf8.decode(name.encode())
-        return self._utf8.decode(bytes(_BYTE_OF[character] for character in name))
+            return name.encode()
+        return bytes(_BYTE_OF[character] for character in name)
 
     def pending(self) -> str:
         return ""
@@ -281,6 +303,11 @@ class _ByteFallback:
             self._bytes += bytes.fromhex(match[1])
             return ""
         return self._released(name.replace(_SPACE, " "))
+
+    @staticmethod
+    def bytes_of(name: str, added: bool) -> bytes:
+        match = _BYTE_TOKEN.fullmatch(name)
+        return bytes.fromhex(match[1]) if match else name.replace(_SPACE, " ").encode()
 
     def pending(self) -> str:
         try:
@@ -313,6 +340,10 @@ class _Metaspace:
     def push(self, name: str, added: bool) -> str:
         space, self._space = self._space, " "
         return name.replace(_SPACE, space)
+
+    @staticmethod
+    def bytes_of(name: str, added: bool) -> bytes:
+        return name.replace(_SPACE, " ").encode()
 
     def pending(self) -> str:
         return ""
