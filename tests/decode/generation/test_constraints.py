@@ -15,6 +15,7 @@ import tensor_ops_decode
 from byte_models import END, save_model
 from constrained_answers import GRAMMARS, REFUSED, REGEXES, SCHEMAS, UNBOUNDED, is_valid
 from tensor_ops import TensorOpsError
+from tensor_ops_decode.generation.constraints import Constraints
 
 PROMPTS = ["a", "Once upon a time", "12345"]
 # Where the constraint of a request is asked and followed.
@@ -246,7 +247,7 @@ def test_ctrl_c_leaves_nothing_in_the_kernel(tmp_path, interrupt_everywhere):
 def test_ctrl_c_leaves_the_answers_of_others_as_they_are(tmp_path, interrupt_everywhere):
     save_model(tmp_path)
     with tensor_ops_decode.load(tmp_path, "python", max_seq_length=16) as model:
-        constraints = model._constraints
+        constraints = Constraints(model.tokenizer, model.vocabulary, model.kernel.end_tokens)
         new = constraints.compiled({"regex": "a[bc]"}, True).copy
 
         def add():

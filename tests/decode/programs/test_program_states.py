@@ -104,7 +104,7 @@ def test_a_node_of_several_outputs_has_the_name_of_the_first_slot(builder):
     name = builder.add("largest_two", {"x": "x"}, output=outputs)
     assert (name, builder.value(name).dtype) == ("of elements", "float32")
     program = builder.program(["of elements"])
-    request = SimpleNamespace(number=0, tokens=[1], prompt_length=1, slot=0)
+    request = SimpleNamespace(number=0, tokens=[1], prompt_length=1, slot=0, constraint=None)
     executable = SimpleNamespace(first_nan=lambda *step: 1)
     error = logits_error(program, executable, request, 1, 1)
     assert "is that of node 'of elements' (largest_two)" in str(error)

@@ -8,7 +8,7 @@ import pytest
 import tensor_ops_decode
 from tensor_ops_decode import LogitsError
 from tensor_ops_decode.nodes.sample import drawn
-from tensor_ops_decode.scheduling import constraint
+from tensor_ops_decode.scheduling.constrained_choice import drawn_by_likeliest
 
 PROMPT = [5, 6, 7]
 SETTINGS = {
@@ -171,4 +171,4 @@ def test_the_likeliest_alone_are_sorted_and_the_draw_is_the_same(cuts):
         logits = np.float32(draw.normal(0, scale, 2_000))
         logits[:5] = logits.max(), logits.max(), -np.inf, logits.min(), -np.inf
         by = {**cuts, "seed": seed}
-        assert constraint._drawn(logits, by, seed) == drawn(np.float64(logits), by, seed)
+        assert drawn_by_likeliest(logits, by, seed) == drawn(np.float64(logits), by, seed)

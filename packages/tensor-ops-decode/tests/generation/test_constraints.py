@@ -128,15 +128,26 @@ def test_what_must_follow_is_cut_into_the_tokens_of_the_text(tmp_path):
     assert "".join(names) == "the▁world"
 
 
+class Interrupting(list):
+    """Tokens while whose last ones are read Ctrl-C comes."""
+
+    def __getitem__(self, key):
+        if isinstance(key, slice):
+            raise KeyboardInterrupt
+        return super().__getitem__(key)
+
+
 def test_tokens_that_a_constraint_has_had_are_taken_once_more_after_an_interrupt(tmp_path):
     tokenizer = _gguf(tmp_path)
     constraints = Constraints(tokenizer, tokenizer.vocab_size, tokenizer.end_tokens)
     constraint = constraints.compiled({"regex": "[ab]{3}c"}, ignore_eos=False)
     tokens, _ = walk(constraint.copy(), tokenizer, random.Random(0))
+    other = constraint.copy()
     expected = [set(np.flatnonzero(constraint.allowed(tokens[:i]))) for i in range(len(tokens))]
     assert expected[0] == expected[1] != expected[3]
-    other = constraint.copy()
     for length in range(len(tokens)):
-        other._num_taken = None
+        if length:
+            with pytest.raises(KeyboardInterrupt):
+                other.allowed(Interrupting(tokens[:length]))
         assert set(np.flatnonzero(other.allowed(tokens[:length]))) == expected[length]
     assert all(len(a) >= len(b) for a, b in pairwise(expected))
