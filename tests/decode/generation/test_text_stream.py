@@ -101,6 +101,26 @@ def test_leaving_a_stream_frees_its_place(model, how):
             assert model.kernel.requests == ()
 
 
+def test_a_dropped_stream_leaves_room_for_all_that_needs_it(model, tmp_path):
+    file = tmp_path / "prompt"
+
+    def drop():
+        for stream in [model.stream(prompt, stop="\0\0\0", **HOW) for prompt in PROMPTS[:2]]:
+            next(stream)
+
+    model.save_prompt(file, PROMPTS[2])
+    for use in (
+        lambda: model.logprobs(PROMPTS[1]),
+        lambda: model.save_prompt(file, PROMPTS[2]),
+        lambda: model.load_prompt(file),
+    ):
+        expected = use()
+        drop()
+        gc.collect()
+        assert use() == expected
+        assert model.kernel.requests == ()
+
+
 def test_many_threads_leave_and_go_on(model):
     random = np.random.default_rng(1)
     jobs = [(PROMPTS[i % 4], int(random.integers(0, 12))) for i in range(24)]

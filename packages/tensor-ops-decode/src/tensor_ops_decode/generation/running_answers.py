@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tensor_ops_decode.generation.answer import Answer
     from tensor_ops_decode.kernel.persistent_kernel import PersistentKernel
 
-__all__ = ["RunningAnswers"]
+__all__ = ["RunningAnswers", "remove_abandoned"]
 
 # For how long steps follow one another before their tokens are looked at: a stream of pieces is
 # smooth, other threads wait for no longer, and what Python does after them is little beside it.
@@ -28,8 +28,8 @@ class RunningAnswers:
     """The answers of one call, each with the arguments of its request.
 
     The lock is of all answers of the kernel, and so are the numbers of requests that are abandoned:
-    the next step removes them. Steps follow one another up to `most_steps` times before the answers
-    are looked at.
+    who uses the kernel next removes them. Steps follow one another up to `most_steps` times before
+    the answers are looked at.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class RunningAnswers:
             raise
 
     def abandon(self) -> None:
-        """Do what `close` does with the next step of any answers, wherever this is called from."""
+        """Let the next use of the kernel do what `close` does, wherever this is called from."""
         self._abandoned.extend(self._running.values())
 
     def completions(self) -> list[Completion]:
@@ -89,9 +89,7 @@ class RunningAnswers:
         """
         kernel, running = self._kernel, self._running
         with self._lock:
-            while self._abandoned:
-                kernel.remove(self._abandoned[0], missing_ok=True)
-                self._abandoned.popleft()
+            remove_abandoned(kernel, self._abandoned)
             while self._waiting:
                 answer, request = self._waiting[0]
                 if not kernel.has_room(len(answer.prompt) + request["max_new_tokens"] - 1):
@@ -130,3 +128,10 @@ class RunningAnswers:
         # Ctrl-C may have come just before one of them was added, or after it was removed.
         for number in self._running.values():
             self._kernel.remove(number, missing_ok=True)
+
+
+def remove_abandoned(kernel: PersistentKernel, abandoned: deque[int]) -> None:
+    """Remove the requests of answers that nobody waits for; the caller holds the lock."""
+    while abandoned:
+        kernel.remove(abandoned[0], missing_ok=True)
+        abandoned.popleft()
