@@ -121,6 +121,35 @@ def test_a_dropped_stream_leaves_room_for_all_that_needs_it(model, tmp_path):
         assert model.kernel.requests == ()
 
 
+def test_a_stream_of_a_closed_model_can_be_closed(model):
+    streams = [model.stream(prompt, stop="\0\0\0", **HOW) for prompt in PROMPTS[:2]]
+    for stream in streams:
+        next(stream)
+    model.close()
+    streams[0].close()
+    with streams[1], pytest.raises(ValueError, match="the kernel is closed"):
+        list(streams[1])
+    assert [list(stream) for stream in streams] == [[], []]
+
+
+def test_closing_waits_for_a_step_and_not_for_a_piece(model, monkeypatch):
+    stream = model.stream("1234567890" * 3, stop="\0", **HOW)  # a prompt of four steps
+    run, closing, steps = model.kernel.run, threading.Thread(target=stream.close), []
+
+    def run_and_be_closed(*arguments, **named):
+        steps.append(arguments)
+        if len(steps) == 1:
+            closing.start()
+            closing.join(0.2)
+        return run(*arguments, **named)
+
+    monkeypatch.setattr(model.kernel, "run", run_and_be_closed)
+    assert list(stream) == []
+    closing.join()
+    assert len(steps) == 1
+    assert model.kernel.requests == ()
+
+
 def test_many_threads_leave_and_go_on(model):
     random = np.random.default_rng(1)
     jobs = [(PROMPTS[i % 4], int(random.integers(0, 12))) for i in range(24)]

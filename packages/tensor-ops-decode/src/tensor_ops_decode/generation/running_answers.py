@@ -127,7 +127,8 @@ class RunningAnswers:
     def _remove(self) -> None:
         # Ctrl-C may have come just before one of them was added, or after it was removed.
         for number in self._running.values():
-            self._kernel.remove(number, missing_ok=True)
+            with contextlib.suppress(ValueError):  # a closed kernel has no requests
+                self._kernel.remove(number, missing_ok=True)
 
 
 def remove_abandoned(kernel: PersistentKernel, abandoned: deque[int]) -> None:

@@ -63,8 +63,8 @@ class TextStream:
 
         A step that is running ends before that.
         """
+        self._has_ended = True  # so that who waits for a piece leaves the lock after a step
         with self._lock:
-            self._has_ended = True
             self._running.close()
             if self._pieces:
                 self._completion = None
