@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import math
 import threading
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import tensor_ops_decode
 from byte_models import save_model
+from tensor_ops_decode.generation import running_answers
 
 PROMPTS = ["a", "Once upon a time", "12345678901234567890", "été"]
 HOW = {"max_new_tokens": 20, "ignore_eos": True}
@@ -201,7 +203,11 @@ def test_wrong_arguments_are_errors_of_the_call(model, arguments, error, words):
         model.generate("a", n=0)
 
 
-def test_nothing_stays_in_the_kernel_after_an_interrupt(tmp_path, interrupt_everywhere):
+def test_nothing_stays_in_the_kernel_after_an_interrupt(
+    tmp_path, interrupt_everywhere, monkeypatch
+):
+    # So that each call passes as many lines, however long steps take.
+    monkeypatch.setattr(running_answers, "_SECONDS_OF_STEPS", math.inf)
     save_model(tmp_path)
     limits = {"max_seq_length": 16, "max_num_pages": 4, "page_size": 4}
     functions = {
