@@ -191,6 +191,30 @@ def test_generate_finishes_the_other_prompts_first(model):
     assert (str(again), again.request) == (str(caught.value), caught.value.request)
 
 
+def test_a_stream_has_the_pieces_before_its_error(tmp_path, backend):
+    prompt = [1, 2]
+    save_model(tmp_path)
+    with tensor_ops_decode.load(tmp_path, backend) as model:
+        (answer,) = model.generate([prompt], **NEW)
+    bad = next(token for token in answer.tokens[2:] if token not in prompt)
+    count = answer.tokens.index(bad) + 1
+    path = tmp_path / "model.safetensors"
+    tensors = load_file(path)
+    tensors["model.embed_tokens.weight"][bad] = np.nan
+    save_file(tensors, path, metadata={"format": "pt"})
+    pieces = []
+    with tensor_ops_decode.load(tmp_path, backend) as model:
+        stream = model.stream(prompt, **NEW)
+        with pytest.raises(LogitsError) as caught:
+            pieces.extend(stream)
+        (found,) = caught.value.completions
+        assert found.tokens == answer.tokens[:count]
+        assert "".join(pieces) == found.text
+        assert found.text
+        assert (list(stream), stream.completion) == ([], None)
+        assert model.kernel.requests == ()
+
+
 def test_a_chat_and_a_command_say_it(damaged, model):
     with pytest.raises(LogitsError, match="node 'embedding'"):
         model.chat([{"role": "user", "content": chr(BAD)}])

@@ -101,6 +101,55 @@ def test_leaving_a_stream_frees_its_place(model, how):
             assert model.kernel.requests == ()
 
 
+def test_a_dropped_stream_leaves_room_for_all_that_needs_it(model, tmp_path):
+    file = tmp_path / "prompt"
+
+    def drop():
+        for stream in [model.stream(prompt, stop="\0\0\0", **HOW) for prompt in PROMPTS[:2]]:
+            next(stream)
+
+    model.save_prompt(file, PROMPTS[2])
+    for use in (
+        lambda: model.logprobs(PROMPTS[1]),
+        lambda: model.save_prompt(file, PROMPTS[2]),
+        lambda: model.load_prompt(file),
+    ):
+        expected = use()
+        drop()
+        gc.collect()
+        assert use() == expected
+        assert model.kernel.requests == ()
+
+
+def test_a_stream_of_a_closed_model_can_be_closed(model):
+    streams = [model.stream(prompt, stop="\0\0\0", **HOW) for prompt in PROMPTS[:2]]
+    for stream in streams:
+        next(stream)
+    model.close()
+    streams[0].close()
+    with streams[1], pytest.raises(ValueError, match="the kernel is closed"):
+        list(streams[1])
+    assert [list(stream) for stream in streams] == [[], []]
+
+
+def test_closing_waits_for_a_step_and_not_for_a_piece(model, monkeypatch):
+    stream = model.stream("1234567890" * 3, stop="\0", **HOW)  # a prompt of four steps
+    run, closing, steps = model.kernel.run, threading.Thread(target=stream.close), []
+
+    def run_and_be_closed(*arguments, **named):
+        steps.append(arguments)
+        if len(steps) == 1:
+            closing.start()
+            closing.join(0.2)
+        return run(*arguments, **named)
+
+    monkeypatch.setattr(model.kernel, "run", run_and_be_closed)
+    assert list(stream) == []
+    closing.join()
+    assert len(steps) == 1
+    assert model.kernel.requests == ()
+
+
 def test_many_threads_leave_and_go_on(model):
     random = np.random.default_rng(1)
     jobs = [(PROMPTS[i % 4], int(random.integers(0, 12))) for i in range(24)]
@@ -154,6 +203,8 @@ def test_wrong_arguments_are_errors_of_the_call(model, arguments, error, words):
 
 def test_nothing_stays_in_the_kernel_after_an_interrupt(tmp_path, interrupt_everywhere):
     save_model(tmp_path)
+    # With stop strings, the answers are looked at after each step, however long that takes.
+    given = {"max_new_tokens": 2, "ignore_eos": True, "stop": "never"}
     limits = {"max_seq_length": 16, "max_num_pages": 4, "page_size": 4}
     functions = {
         *("TextStream.__next__", "TextStream._wait", "TextStream._advance"),
@@ -162,7 +213,7 @@ def test_nothing_stays_in_the_kernel_after_an_interrupt(tmp_path, interrupt_ever
     with tensor_ops_decode.load(tmp_path, "python", max_num_batched_requests=1, **limits) as model:
 
         def answer():
-            with model.stream([1, 2, 3, 4, 5], max_new_tokens=2, ignore_eos=True) as stream:
+            with model.stream([1, 2, 3, 4, 5], **given) as stream:
                 return "".join(stream)
 
         expected = answer()

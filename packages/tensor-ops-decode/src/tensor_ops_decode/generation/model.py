@@ -14,7 +14,7 @@ from tensor_ops_decode.completion import Completion
 from tensor_ops_decode.generation.answer import Answer, errors_of_prompt
 from tensor_ops_decode.generation.constraints import Constraints, take_constraint
 from tensor_ops_decode.generation.embedder import Embedder
-from tensor_ops_decode.generation.running_answers import RunningAnswers
+from tensor_ops_decode.generation.running_answers import RunningAnswers, remove_abandoned
 from tensor_ops_decode.generation.stop_strings import StopStrings
 from tensor_ops_decode.generation.text_stream import TextStream
 from tensor_ops_decode.kernel.persistent_kernel import PersistentKernel
@@ -356,6 +356,7 @@ class Model(Embedder):
         """
         tokens = self._tokens(0, prompt)
         with self._lock:
+            remove_abandoned(self.kernel, self._abandoned)
             return self.kernel.save_prompt(path, tokens)
 
     def load_prompt(self, path: str | os.PathLike[str]) -> int:
@@ -369,6 +370,7 @@ class Model(Embedder):
             As of `PersistentKernel.load_prompt`.
         """
         with self._lock:
+            remove_abandoned(self.kernel, self._abandoned)
             return self.kernel.load_prompt(path)
 
     def logprobs(self, prompt: Prompt, *, first: int = 1) -> list[float]:
@@ -400,6 +402,7 @@ class Model(Embedder):
         """
         tokens = self._tokens(0, prompt)
         with self._lock:
+            remove_abandoned(self.kernel, self._abandoned)
             return self.kernel.prompt_logprobs(tokens, first=first)
 
     def chat_prompt(

@@ -28,8 +28,8 @@ class RunningAnswers:
     """The answers of one call, each with the arguments of its request.
 
     The lock is of all answers of the kernel, and so are the numbers of requests that are abandoned:
-    the next step removes them. Steps follow one another up to `most_steps` times before the answers
-    are looked at.
+    who uses the kernel next removes them. Steps follow one another up to `most_steps` times before
+    the answers are looked at.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class RunningAnswers:
             raise
 
     def abandon(self) -> None:
-        """Do what `close` does with the next step of any answers, wherever this is called from."""
+        """Let the next use of the kernel do what `close` does, wherever this is called from."""
         self._abandoned.extend(self._running.values())
 
     def completions(self) -> list[Completion]:
@@ -127,11 +127,15 @@ class RunningAnswers:
     def _remove(self) -> None:
         # Ctrl-C may have come just before one of them was added, or after it was removed.
         for number in self._running.values():
-            self._kernel.remove(number, missing_ok=True)
+            with contextlib.suppress(ValueError):  # a closed kernel has no requests
+                self._kernel.remove(number, missing_ok=True)
 
 
 def remove_abandoned(kernel: PersistentKernel, abandoned: deque[int]) -> None:
-    """Remove the requests of streams that nothing refers to; an interrupt loses none of them."""
+    """Remove the requests of answers that nobody waits for; the caller holds the lock.
+
+    An interrupt loses none of them.
+    """
     while abandoned:
         kernel.remove(abandoned[0], missing_ok=True)
         abandoned.popleft()

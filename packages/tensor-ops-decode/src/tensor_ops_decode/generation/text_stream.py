@@ -7,6 +7,8 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING
 
+from tensor_ops_decode.errors import LogitsError
+
 if TYPE_CHECKING:
     from tensor_ops_decode.completion import Completion
     from tensor_ops_decode.generation.running_answers import RunningAnswers
@@ -24,6 +26,7 @@ class TextStream:
 
     def __init__(self, running: RunningAnswers, pieces: deque[str]) -> None:
         self._completion: Completion | None = None
+        self._errors: deque[LogitsError] = deque()  # one at most, behind the pieces
         self._running, self._pieces = running, pieces
         self._lock = threading.RLock()
         self._has_ended = False
@@ -38,7 +41,7 @@ class TextStream:
                 return self._pieces.popleft()
             except IndexError:  # another thread may have taken it
                 if self._has_ended:
-                    raise StopIteration from None
+                    raise self._end(StopIteration) from None
 
     def __aiter__(self) -> TextStream:
         return self
@@ -51,7 +54,7 @@ class TextStream:
                 return self._pieces.popleft()
             except IndexError:
                 if self._has_ended:
-                    raise StopAsyncIteration from None
+                    raise self._end(StopAsyncIteration) from None
 
     @property
     def completion(self) -> Completion | None:
@@ -63,9 +66,10 @@ class TextStream:
 
         A step that is running ends before that.
         """
+        self._has_ended = True  # so that who waits for a piece leaves the lock after a step
         with self._lock:
-            self._has_ended = True
             self._running.close()
+            self._errors.clear()
             if self._pieces:
                 self._completion = None
                 self._pieces.clear()
@@ -95,11 +99,20 @@ class TextStream:
             while not self._pieces and not self._has_ended:
                 self._advance()
 
+    def _end(self, without_error: type[Exception]) -> Exception:
+        """Return what is raised where no piece is left: once, the error that ended the answer."""
+        try:
+            return self._errors.popleft()
+        except IndexError:
+            return without_error()
+
     def _advance(self) -> None:
         try:
             if not self._running.advance():
                 self._has_ended = True
                 (self._completion,) = self._running.completions()
+        except LogitsError as error:  # all requests have ended
+            self._errors.append(error)
         except BaseException:
             self._has_ended = True
             self._running.close()
