@@ -299,9 +299,10 @@ def test_arguments_are_those_of_the_kernel():
     only_here = {"model", "merge", "release", "fallback", "progress"}
     for name, parameter in own.items():
         assert name in only_here or parameter.default == kernel[name].default
-    # One machine, one mode; the model says what ends an answer, and no file has its weights.
+    # One machine, one mode; the model says what ends an answer, and gives its states by itself; no
+    # file has its weights.
     left_out = {"mode", "world_size", "mpi_rank", "communicator"}
-    left_out |= {"cache", "eos_token_id", "unknown"}
+    left_out |= {"cache", "eos_token_id", "unknown", "embeddings"}
     assert kernel.keys() - own.keys() == left_out
 
 
