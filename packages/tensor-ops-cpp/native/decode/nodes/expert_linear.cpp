@@ -1,7 +1,7 @@
 // expert_linear: products with the matrices of the experts that were chosen for each token. Those
 // of a step that chose the same expert read it together.
 #include "decode/executor/node.h"
-#include "decode/kernels/product_phases.h"
+#include "decode/kernels/stack_tiles.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
@@ -73,25 +73,14 @@ class ExpertStep {
     for (std::size_t r = is_few ? 0 : share_.begin_of(share_.rows); r < end; ++r) prepare_row(r);
   }
 
-  // A thread multiplies its own tiles of the chosen experts, then tiles that are left of others.
+  // The tiles are those of the chosen experts.
   void multiply() {
-    for (std::size_t i = 0; i < share_.threads; ++i) {
-      const std::size_t owner = (share_.thread + i) % share_.threads;
-      const decode::Share& of = share_.of_threads[owner];
-      for (;;) {
-        auto tiles =
-            share_.claims[owner].take(share_.step->number, num_experts() * of.num_tiles,
-                                      i < share_.num_own, rows_of_expert() >= kManyTokens ? 2 : 1);
-        if (tiles.begin == tiles.end) break;
-        while (tiles.begin < tiles.end) {
-          const std::size_t index = tiles.begin / of.num_tiles, first = index * of.num_tiles;
-          const std::size_t behind = first + of.num_tiles;
-          const std::size_t end = tiles.end < behind ? tiles.end : behind;
-          multiply_tiles_of(of, index, tiles.begin - first, end - first);
-          tiles.begin = end;
-        }
-      }
-    }
+    multiply_stack(
+        share_, num_experts(), rows_of_expert() >= kManyTokens ? 2 : 1,
+        [this](std::size_t index) { return static_cast<std::size_t>(experts_[index]); },
+        [this](std::size_t index, const decode::TileRun& run, std::size_t tile, std::size_t end) {
+          return multiply_tiles(run, index, tile, end);
+        });
   }
 
  private:
@@ -145,21 +134,6 @@ class ExpertStep {
                      first + share_.prepared[k].offset);
       for (std::size_t k = 1; k < chosen_ / parts && stride_ > 0; ++k)
         __builtin_memcpy(row_at(places[k]), first, share_.prepared_bytes);
-    }
-  }
-
-  // Multiplies some of the tiles that a thread has of an expert.
-  void multiply_tiles_of(const decode::Share& of, std::size_t index, std::size_t begin,
-                         std::size_t end) {
-    const decode::TileRun* const runs =
-        of.runs + static_cast<std::size_t>(experts_[index]) * of.num_runs;
-    for (std::size_t i = 0, first = 0; i < of.num_runs && first < end; ++i) {
-      const decode::TileRun& run = runs[i];
-      const std::size_t tiles = (run.rows + kTileRows - 1) / kTileRows;
-      std::size_t t = begin > first ? begin - first : 0;
-      const std::size_t behind = end - first < tiles ? end - first : tiles;
-      while (t < behind) t += multiply_tiles(run, index, t, behind);
-      first += tiles;
     }
   }
 

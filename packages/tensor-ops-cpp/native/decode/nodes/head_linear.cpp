@@ -1,6 +1,6 @@
 // head_linear: products of the parts of each token's row with matrices, one for each head.
 #include "decode/executor/node.h"
-#include "decode/kernels/product_phases.h"
+#include "decode/kernels/stack_tiles.h"
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
@@ -64,43 +64,17 @@ class HeadProducts {
     }
   }
 
-  // A thread multiplies its own tiles of all heads, then tiles that are left of others.
   void multiply() {
-    for (std::size_t i = 0; i < share_.threads; ++i) {
-      const std::size_t owner = (share_.thread + i) % share_.threads;
-      const decode::Share& of = share_.of_threads[owner];
-      for (;;) {
-        auto tiles =
-            share_.claims[owner].take(share_.step->number, heads_ * of.num_tiles,
-                                      i < share_.num_own, share_.rows >= kManyTokens ? 2 : 1);
-        if (tiles.begin == tiles.end) break;
-        while (tiles.begin < tiles.end) {
-          const std::size_t head = tiles.begin / of.num_tiles, first = head * of.num_tiles;
-          const std::size_t behind = first + of.num_tiles;
-          const std::size_t end = tiles.end < behind ? tiles.end : behind;
-          multiply_tiles_of(of, head, tiles.begin - first, end - first);
-          tiles.begin = end;
-        }
-      }
-    }
+    multiply_stack(
+        share_, heads_, share_.rows >= kManyTokens ? 2 : 1, [](std::size_t head) { return head; },
+        [this](std::size_t head, const decode::TileRun& run, std::size_t tile, std::size_t end) {
+          return multiply_tiles(run, head, tile, end);
+        });
   }
 
  private:
   TENSOR_OPS_INLINE unsigned char* part(std::size_t head) const {
     return prepared_ + head * share_.rows * share_.prepared_bytes;
-  }
-
-  // Multiplies some of the tiles that a thread has of a head.
-  void multiply_tiles_of(const decode::Share& of, std::size_t head, std::size_t begin,
-                         std::size_t end) const {
-    const decode::TileRun* const runs = of.runs + head * of.num_runs;
-    for (std::size_t i = 0, first = 0; i < of.num_runs && first < end; ++i) {
-      const std::size_t tiles = (runs[i].rows + kTileRows - 1) / kTileRows;
-      std::size_t t = begin > first ? begin - first : 0;
-      const std::size_t behind = end - first < tiles ? end - first : tiles;
-      while (t < behind) t += multiply_tiles(runs[i], head, t, behind);
-      first += tiles;
-    }
   }
 
   // Returns how many tiles from `tile` on it multiplied.
