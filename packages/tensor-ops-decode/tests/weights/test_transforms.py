@@ -143,6 +143,15 @@ def test_blocks_that_rows_do_not_have_are_an_error(name):
         apply_transforms(stored("f32", (12, 64)), [name])
 
 
+@pytest.mark.parametrize("name", ["planes:1:3", "rows:1:3", "columns:32:64", "rows:1:9"])
+def test_the_shape_after_a_cut_is_known_without_its_values(name):
+    tensor = stored("q8_0", (4, 6, 64))
+    is_beyond = name == "rows:1:9"
+    cut = tensor if is_beyond else apply_transforms(tensor, [name])
+    assert transformed_shape(tensor.shape, (name,)) == cut.shape
+    assert is_beyond or cut.shape != tensor.shape
+
+
 @pytest.mark.parametrize("kind", ["f32", "q8_0"])
 def test_a_matrix_becomes_several_and_is_dequantized(kind):
     tensor = stored(kind, (12, 64))

@@ -7,6 +7,7 @@ from tensor_ops_decode.kinds.kind import Weight
 from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.program.records import Parts, Tensor, new_name
 from tensor_ops_decode.weights.formats import FORMATS
+from tensor_ops_decode.weights.transforms import CUT_AXES
 
 __all__ = ["TensorParts"]
 
@@ -51,7 +52,7 @@ class TensorParts:
 
     def _part(self, name: str, axis: str, wanted: range) -> str:
         tensor = self._tensors[name]
-        index = len(tensor.shape) - {"planes": 3, "rows": 2, "columns": 1}[axis]
+        index = len(tensor.shape) + CUT_AXES[axis]
         if len(wanted) == tensor.shape[index]:
             return self.whole([name])[0]
         shape = (*tensor.shape[:index], len(wanted), *tensor.shape[index + 1 :])

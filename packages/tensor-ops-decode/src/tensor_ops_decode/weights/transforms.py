@@ -14,6 +14,7 @@ from tensor_ops_decode.weights.formats import FORMATS
 from tensor_ops_decode.weights.tensor import StoredTensor
 
 __all__ = [
+    "CUT_AXES",
     "QUANTIZED_TYPES",
     "TRANSFORMS",
     "apply_transforms",
@@ -23,6 +24,8 @@ __all__ = [
 ]
 
 QUANTIZED_TYPES = tuple(name for name, form in FORMATS.items() if form.quantize_blocks)
+#: Of which axis a cut keeps a range.
+CUT_AXES = {"planes": -3, "rows": -2, "columns": -1}
 _QUANTIZE = "quantize:"
 _RANGE = re.compile(r"(planes|rows|columns):(\d{1,10}):(\d{1,10})")
 _BLOCKS = re.compile(r"row_blocks:(\d{1,10}):(\d{1,10}):(\d{1,10})")
@@ -94,8 +97,7 @@ def transformed_shape(shape: tuple[int, ...], transforms: Sequence[str]) -> tupl
         elif name == "transpose" and len(shape) > 1:
             shape = (*shape[:-2], shape[-1], shape[-2])
         elif match := _RANGE.fullmatch(name):
-            axis = -1 if match[1] == "columns" else -2
-            first, end = int(match[2]), int(match[3])
+            axis, first, end = CUT_AXES[match[1]], int(match[2]), int(match[3])
             if len(shape) >= -axis and first < end <= shape[axis]:
                 sizes = list(shape)
                 sizes[axis] = end - first
@@ -207,8 +209,8 @@ def _ones(tensor: StoredTensor) -> StoredTensor:
 def _cut(what: str, first: int, end: int, tensor: StoredTensor) -> StoredTensor:
     """Return some planes, rows or columns of a tensor."""
     shape, form = list(tensor.shape), tensor.format
-    axis = len(shape) - {"columns": 1, "rows": 2, "planes": 3}[what]
-    size = shape[axis] if axis >= 0 else 0
+    axis = CUT_AXES[what]
+    size = shape[axis] if len(shape) >= -axis else 0
     step = form.block_size if what == "columns" else 1
     if not first < end <= size or first % step or end % step:
         blocks = f" in multiples of {step}, the block of {tensor.type}," if step > 1 else ""
