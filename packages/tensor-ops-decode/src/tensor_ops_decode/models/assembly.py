@@ -21,9 +21,9 @@ def has_draft(decoder: Decoder, files: Weights) -> bool:
     return "draft_in" in decoder.names and _draft_name(decoder, "draft_in") in files.names
 
 
-def _draft_name(decoder: Decoder, role: str, part: str = "weight") -> str:
+def _draft_name(decoder: Decoder, role: str) -> str:
     prefix = decoder.names.get("draft", decoder.names["layer"].format(decoder.layers))
-    return f"{prefix}{decoder.names[role]}.{part}"
+    return f"{prefix}{decoder.names[role]}.weight"
 
 
 def program_of(

@@ -28,7 +28,13 @@ __all__ = [
 ]
 
 _ARGUMENTS = (
-    *("max_new_tokens", "ignore_eos", "end_tokens", "logprobs", "choose", "constraint", "announce"),
+    "max_new_tokens",
+    "ignore_eos",
+    "end_tokens",
+    "logprobs",
+    "choose",
+    "constraint",
+    "announce",
 )
 
 
