@@ -75,8 +75,8 @@ def test_a_newline_at_the_end_of_standard_input_is_not_of_the_prompt(run, folder
 
 def test_ctrl_c_at_any_time_is_quiet(folder, interrupted_start):
     words = ["generate", folder, "Once", "--backend=python", "--max-new-tokens=2"]
-    for step in range(12):
-        status, told = interrupted_start(words, step * 0.15)
+    for step in range(6):
+        status, told = interrupted_start(words, step * 0.3)
         # As Python ends it gives the signal back to the system, which shells report as 130 too.
         assert status in (0, 130, -signal.SIGINT), step
         assert "Traceback" not in told, step

@@ -16,7 +16,7 @@ from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Tensor
 from tensor_ops_decode.program.builder import Builder
 
-COLUMNS, WORDS, PROGRAMS = 40, 11, 1000
+COLUMNS, WORDS = 40, 11
 EXPERTS, CHOSEN = 5, 2
 PRODUCTS = [
     kind
@@ -143,9 +143,11 @@ def cpp():
     return backend.module if backend.reason is None else pytest.skip(backend.reason)
 
 
-def test_results_do_not_depend_on_what_runs_together(cpp):
+def test_results_do_not_depend_on_what_runs_together(cpp, request):
+    num_programs = 1000 if request.config.getoption("--nightly") else 250
+    several = num_programs // 100
     together = collections.Counter()
-    for seed in range(PROGRAMS):
+    for seed in range(num_programs):
         made = RandomProgram(seed)
         *_, last = made.names
         program = made.builder.program([last])
@@ -161,7 +163,7 @@ def test_results_do_not_depend_on_what_runs_together(cpp):
             np.testing.assert_allclose(found / scale, right / scale, atol=1e-5, err_msg=f"{seed}")
     befores = ("", "rms_norm+", "layer_norm+", "silu_mul+", "gelu_mul+")
     for product, before, after in itertools.product(PRODUCTS, befores, ("", "+add")):
-        assert together[f"{before}{product.name}{after}"] > 10, together
+        assert together[f"{before}{product.name}{after}"] > several, together
     for form in (
         "expert_linear",
         "silu_mul+expert_linear",
@@ -169,6 +171,7 @@ def test_results_do_not_depend_on_what_runs_together(cpp):
         "head_linear+add",
         "rms_norm+head_linear",
     ):
-        assert together[form] > 10, together
-    assert sum(together[f"{norm}+expert_linear"] for norm in ("rms_norm", "layer_norm")) > 10
+        assert together[form] > several, together
+    normed = (together[f"{norm}+expert_linear"] for norm in ("rms_norm", "layer_norm"))
+    assert sum(normed) > several
     assert all(KINDS[kind].role for form in together if "+" in form for kind in form.split("+"))

@@ -163,6 +163,7 @@ def test_bfloat16_activations_are_for_bf16_weights_only(executor, weight_type, s
     assert not np.array_equal(output("bf16", "bfloat16"), output("bf16", same))
 
 
+@pytest.mark.sampled(2, "paged", "cache_dtype")
 @pytest.mark.parametrize("paged", [True, False])
 @pytest.mark.parametrize("cache_dtype", ["float32", "float16", "int8"])
 @pytest.mark.parametrize(("kind", "sample"), OF_KEYS)
