@@ -64,7 +64,8 @@ def both(request):
 def answered(tokenizer, stops, tokens, last="length"):
     """Return the answer that these tokens make one by one, and the pieces of its text."""
     pieces = []
-    answer = Answer(0, [0], tokenizer, stops, lambda _, piece: pieces.append(piece))
+    request = {"logprobs": None}
+    answer = Answer(0, [0], request, tokenizer, stops, lambda _, piece: pieces.append(piece))
     answer.start()
     for count in range(1, len(tokens) + 1):
         answer.add(tokens[:count], last if count == len(tokens) else None)

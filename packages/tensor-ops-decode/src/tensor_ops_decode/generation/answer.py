@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tensor_ops_decode.completion import Completion, TokenLogprob
+from tensor_ops_decode.errors import LogitsError
 from tensor_ops_decode.generation.stop_strings import StopSearch, StopStrings
 
 if TYPE_CHECKING:
@@ -30,28 +31,32 @@ def errors_of_prompt(number: int, count: int, what: str = "prompt") -> Iterator[
 class Answer:
     """One prompt on its way: its tokens, and the text that is certain.
 
-    With a constraint, `end_tokens` says which ones have no text, as it may end by another one; and
-    its text is all that its tokens write, which is what follows the constraint.
+    `request` has the arguments of its request but for the prompt. With a constraint, `end_tokens`
+    says which ones have no text, as it may end by another one; and its text is all that its tokens
+    write, which is what follows the constraint. `shown_tokens` are special ones that have text.
     """
 
     def __init__(
         self,
         number: int,
         prompt: list[int],
+        request: dict[str, Any],
         tokenizer: Tokenizer,
         stops: StopStrings,
         stream: Callable[[int, str], None] | None,
         end_tokens: frozenset[int] | None = None,
+        shown_tokens: frozenset[int] = frozenset(),
     ) -> None:
-        self.number, self.prompt = number, prompt
+        self.number, self.prompt, self.request = number, prompt, request
         self.tokens: list[int] = []
         self.finish_reason: str | None = None
-        self.logprobs: tuple[TokenLogprob, ...] | None = None
+        self.error: LogitsError | None = None
+        self.logprobs: list[TokenLogprob] | None = None if request["logprobs"] is None else []
         self.accepted_tokens = self.shared_tokens = 0
         self._text = ""
         self._held = ""
         self._tokenizer, self._end_tokens = tokenizer, end_tokens
-        self._decoder = tokenizer.stream(continues=end_tokens is not None)
+        self._decoder = tokenizer.stream(continues=end_tokens is not None, shown=shown_tokens)
         self._search = StopSearch(stops, tokenizer) if stops else None
         self._stream = stream
         self._times: list[float] = []
@@ -65,6 +70,11 @@ class Answer:
                     f"{self._tokenizer.vocab_size}, but the embedding has only {rows} rows; the "
                     "model does not know it, so leave it out"
                 )
+
+    @property
+    def has_stops(self) -> bool:
+        """Whether it may end by a stop string, after any of its tokens."""
+        return self._search is not None
 
     def start(self) -> None:
         """Note that the first step with this prompt begins."""
@@ -98,7 +108,7 @@ class Answer:
             tuple(self.tokens),
             self.finish_reason or "length",
             tuple(self.prompt),
-            self.logprobs,
+            None if self.logprobs is None else tuple(self.logprobs),
             self.accepted_tokens,
             self.shared_tokens,
             first - start,

@@ -6,8 +6,6 @@ Tested by tests/decode/generation/test_embed.py.
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -15,7 +13,6 @@ import numpy as np
 
 from tensor_ops_decode.errors import LogitsError
 from tensor_ops_decode.generation.answer import errors_of_prompt
-from tensor_ops_decode.generation.running_answers import remove_abandoned
 from tensor_ops_decode.models.embedding_settings import EmbeddingSettings, embedding_settings
 from tensor_ops_decode.scheduling.pooling import POOLINGS
 from tensor_ops_decode.text.arguments import Prompt, checked_prompt, listed_prompts
@@ -24,6 +21,7 @@ from tensor_ops_decode.weights import FileFormatError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from tensor_ops_decode.generation.answering import Answering
     from tensor_ops_decode.kernel.persistent_kernel import PersistentKernel
     from tensor_ops_decode.text import Tokenizer
     from tensor_ops_decode.weights import Weights
@@ -36,9 +34,8 @@ class Embedder:
 
     kernel: PersistentKernel
     tokenizer: Tokenizer
+    answering: Answering
     _weights: Weights
-    _lock: threading.RLock
-    _abandoned: deque[int]
 
     def embed(
         self,
@@ -119,8 +116,8 @@ class Embedder:
         groups = self.kernel.embeddings(sequences, pooling=settings.pooling)
         found: list[NDArray[np.float32]] = []
         while len(found) < len(sequences):
-            with self._lock:
-                remove_abandoned(self.kernel, self._abandoned)
+            with self.answering.lock:
+                self.answering.remove_abandoned()
                 group = next(groups)
                 if not group:  # requests of other threads must end first, who find their errors
                     with contextlib.suppress(LogitsError):

@@ -3,56 +3,37 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tensor_ops_decode.arguments import check_known, check_progress, whole
+from tensor_ops_decode.arguments import check_known, check_progress
 from tensor_ops_decode.completion import Completion
-from tensor_ops_decode.generation.answer import Answer, errors_of_prompt
-from tensor_ops_decode.generation.constraints import Constraints, take_constraint
+from tensor_ops_decode.generation.answering import Answering
+from tensor_ops_decode.generation.conversations import (
+    REFUSED,
+    Conversations,
+    Messages,
+    check_none_of,
+)
 from tensor_ops_decode.generation.embedder import Embedder
-from tensor_ops_decode.generation.running_answers import RunningAnswers, remove_abandoned
-from tensor_ops_decode.generation.stop_strings import StopStrings
+from tensor_ops_decode.generation.running_answers import completions_of
 from tensor_ops_decode.generation.text_stream import TextStream
 from tensor_ops_decode.kernel.persistent_kernel import PersistentKernel
 from tensor_ops_decode.models.generation_settings import (
     generation_defaults,
     problem_with_end_tokens,
 )
-from tensor_ops_decode.text.arguments import Prompt, checked_prompt, checked_stops, listed_prompts
-from tensor_ops_decode.weights import FileFormatError, Weights, open_weights
+from tensor_ops_decode.text.arguments import Prompt, listed_prompts
+from tensor_ops_decode.weights import Weights, open_weights
 
 if TYPE_CHECKING:
-    from tensor_ops_decode.text import ChatTemplates, Tokenizer
+    from tensor_ops_decode.text import Tokenizer
 
-__all__ = ["REFUSED", "Model", "describe", "load"]
+__all__ = ["Model", "describe", "load"]
 
 MAX_NEW_TOKENS = 128
 
-Messages = Sequence[Mapping[str, Any]]
-
-_ONLY_TOKENS = "a prompt is a list of tokens here; leave it out"
-_NO_LENGTHS = "a prompt is never padded or cut, and `generate` takes several of any lengths"
-# Arguments of transformers' `apply_chat_template` without meaning here, which templates never see.
-REFUSED = {
-    "conversation": "the messages are the first argument",
-    "tokenize": f"{_ONLY_TOKENS}, and tokenizer.decode(prompt, skip_special_tokens=False) is its "
-    "text",
-    "return_dict": _ONLY_TOKENS,
-    "return_tensors": _ONLY_TOKENS,
-    "padding": _NO_LENGTHS,
-    "truncation": _NO_LENGTHS,
-    "max_length": _NO_LENGTHS,
-    "sanitize_control_tokens": "names of special tokens in messages are text unless "
-    "parse_special_tokens=True is given",
-    "return_assistant_tokens_mask": "it is for training; use transformers for it",
-    "tokenizer_kwargs": "the tokenizer is the model's own, without options",
-    "processor_kwargs": "messages are text alone, and no processor reads them",
-    "load_audio_from_video": "messages are text alone, and no processor reads them",
-}
 _OF_CHAT_PROMPT = ("chat_template", "continue_final_message", "parse_special_tokens")
 _OF_TEMPLATES = ("tools", "documents", "add_generation_prompt")
 
@@ -120,7 +101,7 @@ def describe(path: str | os.PathLike[str], backend: str | None = None, **options
     )
 
 
-class Model(Embedder):
+class Model(Conversations, Embedder):
     """A model that answers prompts and embeds texts; `load` makes one.
 
     Attributes
@@ -139,10 +120,8 @@ class Model(Embedder):
         self.kernel = kernel
         self.tokenizer = tokenizer
         self.vocabulary = kernel.program.values["logits"].columns
+        self.answering = Answering(kernel, tokenizer, self.vocabulary, problem)
         self._weights = weights
-        self._problem = problem  # with the end tokens of its files
-        self._lock = threading.RLock()
-        self._abandoned: deque[int] = deque()  # requests of streams that nothing refers to
 
     def __enter__(self) -> Model:
         return self
@@ -258,7 +237,7 @@ class Model(Embedder):
             If the logits of a prompt are NaN, or all minus infinity. It is raised when the other
             prompts have their answers, which it has as `LogitsError.completions`.
         """
-        running = self._started(
+        answers = self.answering.answers(
             listed_prompts(prompts),
             stream,
             n=n,
@@ -280,12 +259,13 @@ class Model(Embedder):
             grammar=grammar,
             logprobs=logprobs,
         )
+        running = self.answering.running(answers)
         try:
             while running.advance():
                 pass
         finally:
             running.close()
-        return running.completions()
+        return completions_of(answers)
 
     def stream(self, prompt: Prompt, **arguments: Any) -> TextStream:
         """Continue a prompt, and return the pieces of its text one by one.
@@ -322,7 +302,8 @@ class Model(Embedder):
         self.tokenizer.check_exists()
         pieces: deque[str] = deque()
         given = {**defaults, **arguments, "stream": lambda _, piece: pieces.append(piece)}
-        return TextStream(self._started([prompt], **given), pieces)
+        (answer,) = self.answering.answers([prompt], **given)
+        return TextStream(self.answering.running([answer]), answer, pieces)
 
     def save_prompt(self, path: str | os.PathLike[str], prompt: Prompt) -> int:
         """Write what the caches have of a prompt into a file, for `load_prompt`.
@@ -354,9 +335,9 @@ class Model(Embedder):
         >>> model.save_prompt("story", "Once upon a time, " * 100)  # doctest: +SKIP
         688
         """
-        tokens = self._tokens(0, prompt)
-        with self._lock:
-            remove_abandoned(self.kernel, self._abandoned)
+        tokens = self.answering.tokens(0, prompt)
+        with self.answering.lock:
+            self.answering.remove_abandoned()
             return self.kernel.save_prompt(path, tokens)
 
     def load_prompt(self, path: str | os.PathLike[str]) -> int:
@@ -369,8 +350,8 @@ class Model(Embedder):
         FileFormatError, ConfigError, ValueError, OSError
             As of `PersistentKernel.load_prompt`.
         """
-        with self._lock:
-            remove_abandoned(self.kernel, self._abandoned)
+        with self.answering.lock:
+            self.answering.remove_abandoned()
             return self.kernel.load_prompt(path)
 
     def logprobs(self, prompt: Prompt, *, first: int = 1) -> list[float]:
@@ -400,78 +381,10 @@ class Model(Embedder):
         >>> model.logprobs("One, two, three")  # doctest: +SKIP
         [-2.6, -1.5, -0.2, -0.4]
         """
-        tokens = self._tokens(0, prompt)
-        with self._lock:
-            remove_abandoned(self.kernel, self._abandoned)
+        tokens = self.answering.tokens(0, prompt)
+        with self.answering.lock:
+            self.answering.remove_abandoned()
             return self.kernel.prompt_logprobs(tokens, first=first)
-
-    def chat_prompt(
-        self,
-        messages: Messages,
-        *,
-        chat_template: str | None = None,
-        continue_final_message: bool | str = False,
-        parse_special_tokens: bool = False,
-        **variables: Any,
-    ) -> list[int]:
-        """Return the tokens of a conversation that the model is to continue.
-
-        They are the whole prompt: the template writes the token that begins a text if the model
-        wants one, and none is added. The name of a special token such as ``<|im_end|>`` is that
-        token where the template writes it, and text where a message or a variable has it, so that
-        nobody who writes a message can end a turn or begin another.
-
-        Parameters
-        ----------
-        messages : sequence of mapping
-            Each with ``"role"`` and ``"content"``, the last of the role ``"user"``. A key whose
-            value is None counts as missing.
-        chat_template : str, optional
-            The name of one of the model's templates, or the text of another. By default it is
-            ``"tool_use"`` if tools are given and the model has one of this name, else
-            ``"default"``.
-        continue_final_message : bool or str, default False
-            Whether the model goes on with the last message, of whatever role, instead of
-            answering it; a key such as ``"reasoning_content"`` names what of it is continued if it
-            is not the content.
-        parse_special_tokens : bool, default False
-            Whether such names stand for the tokens in messages and variables too. Leave it to
-            programs that write every message themselves.
-        **variables
-            Other values for the template, as JSON values: ``tools`` and ``documents``, which are
-            sequences of mappings, ``add_generation_prompt=False`` for a prompt that does not end
-            where an answer begins, or what the model knows, such as ``enable_thinking``.
-
-        Raises
-        ------
-        ValueError
-            If the model has no tokenizer or no such chat template, or the template refuses the
-            messages; if there is no message, or no text to continue; if a text has a lone
-            surrogate; or if the template changes messages so much that names of special tokens in
-            them cannot be told from its own.
-        TypeError
-            If a message, a tool or a document is no mapping, or anything in them or in a variable
-            no JSON value; or if a variable is an argument of transformers' ``apply_chat_template``
-            that has no meaning here.
-        """
-        from tensor_ops_decode.text import encode_chat
-
-        self.tokenizer.check_exists()
-        _check_none_of(REFUSED, variables)
-        if not isinstance(continue_final_message, (bool, str)):
-            raise TypeError(
-                "continue_final_message must be a bool, or the key of what is continued, got "
-                f"{continue_final_message!r:.80}"
-            )
-        has_tools = variables.get("tools") is not None
-        return encode_chat(
-            self.tokenizer,
-            self._chat_templates.chosen(chat_template, has_tools=has_tools),
-            messages,
-            variables,
-            continue_final_message=continue_final_message,
-            parse_special_tokens=parse_special_tokens,
-        )
 
     def chat(
         self,
@@ -516,11 +429,11 @@ class Model(Embedder):
         if not isinstance(template_variables, (Mapping, type(None))):
             raise TypeError(f"template_variables must be a mapping, got {template_variables!r:.80}")
         variables = dict(template_variables or {})
-        _check_none_of(
+        check_none_of(
             dict.fromkeys(_OF_CHAT_PROMPT, "give it as an argument, not as a variable"), variables
         )
         in_variables = "give it in template_variables, which is what templates see"
-        _check_none_of({**REFUSED, **dict.fromkeys(_OF_TEMPLATES, in_variables)}, arguments)
+        check_none_of({**REFUSED, **dict.fromkeys(_OF_TEMPLATES, in_variables)}, arguments)
         prompt = self.chat_prompt(
             messages,
             chat_template=chat_template,
@@ -530,69 +443,3 @@ class Model(Embedder):
         )
         (answer,) = self.generate([prompt], **arguments)
         return answer
-
-    @cached_property
-    def _chat_templates(self) -> ChatTemplates:
-        from tensor_ops_decode.text import open_chat_templates
-
-        return open_chat_templates(self._weights, self.tokenizer)
-
-    def _started(
-        self,
-        prompts: Sequence[Prompt],
-        stream: Callable[[int, str], None] | None,
-        *,
-        n: int,
-        max_new_tokens: int,
-        seed: int,
-        stop: str | Sequence[str],
-        ignore_eos: bool,
-        logit_bias: Mapping[int, float] | None,
-        **request: Any,
-    ) -> RunningAnswers:
-        """Check the arguments of `generate`, and return the answers, which no step has begun."""
-        if self._problem and not ignore_eos:
-            raise FileFormatError(self._problem)
-        stops = StopStrings(checked_stops(stop))
-        if stream is not None and not callable(stream):
-            raise TypeError(f"stream must be a function, got {stream!r}")
-        if stops or stream is not None:
-            self.tokenizer.check_exists()
-        described = take_constraint(request)
-        constraint = self._constraints.compiled(described, ignore_eos) if described else None
-        end_tokens = None if constraint is None else self.kernel.end_tokens
-        most, seed = whole("max_new_tokens", max_new_tokens), whole("seed", seed, 0)
-        request |= {
-            "ignore_eos": ignore_eos,
-            "logit_bias": {} if logit_bias is None else logit_bias,
-        }
-        all_prompts = [prompt for prompt in prompts for _ in range(whole("n", n))]
-        requests: list[tuple[Answer, dict[str, Any]]] = []
-        for number, prompt in enumerate(all_prompts):
-            tokens = self._tokens(number, prompt)
-            answer = Answer(number, tokens, self.tokenizer, stops, stream, end_tokens)
-            # The last token of an answer is not fed.
-            room = self.kernel.program.limits.longest - len(tokens) + 1
-            given = {"max_new_tokens": min(most, max(room, 1)), "seed": seed + number, **request}
-            given["constraint"] = None if constraint is None else constraint.copy()
-            with errors_of_prompt(number, len(all_prompts)):
-                answer.check_rows(self.vocabulary)
-                self.kernel.check_request(tokens=tokens, **given)
-            requests.append((answer, given))
-        # A step after a stop string would be in vain.
-        steps = 1 if stops else most
-        return RunningAnswers(self.kernel, self._lock, self._abandoned, requests, steps)
-
-    @cached_property
-    def _constraints(self) -> Constraints:
-        return Constraints(self.tokenizer, self.vocabulary, self.kernel.end_tokens)
-
-    def _tokens(self, number: int, prompt: Prompt) -> list[int]:
-        given = checked_prompt(f"prompt {number}", prompt)
-        return self.tokenizer.encode(given) if isinstance(given, str) else given
-
-
-def _check_none_of(refused: Mapping[str, str], given: Iterable[str]) -> None:
-    for name in given:
-        if name in refused:
-            raise TypeError(f"{name} is not taken: {refused[name]}")

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from operator import setitem
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tensor_ops_decode.errors import LogitsError
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from tensor_ops_decode.generation.answer import Answer
     from tensor_ops_decode.kernel.persistent_kernel import PersistentKernel
 
-__all__ = ["RunningAnswers", "remove_abandoned"]
+__all__ = ["RunningAnswers", "completions_of", "remove_abandoned"]
 
 # For how long steps follow one another before their tokens are looked at: a stream of pieces is
 # smooth, other threads wait for no longer, and what Python does after them is little beside it.
 _SECONDS_OF_STEPS = 0.03
+_MOST_STEPS = 1 << 16
 
 
 class RunningAnswers:
-    """The answers of one call, each with the arguments of its request.
+    """Answers that wait for room in a kernel, or take steps; they join and leave between steps.
 
     The lock is of all answers of the kernel, and so are the numbers of requests that are abandoned:
-    who uses the kernel next removes them. Steps follow one another up to `most_steps` times before
-    the answers are looked at.
+    who uses the kernel next removes them.
     """
 
     def __init__(
@@ -37,19 +37,42 @@ class RunningAnswers:
         kernel: PersistentKernel,
         lock: threading.RLock,
         abandoned: deque[int],
-        requests: Sequence[tuple[Answer, dict[str, Any]]],
-        most_steps: int,
+        answers: Sequence[Answer] = (),
     ) -> None:
-        self._kernel, self._lock, self._most_steps = kernel, lock, most_steps
+        self._kernel, self._lock = kernel, lock
         self._abandoned = abandoned
-        self._requests = dict(requests)
-        self._waiting = deque(requests)
+        self._waiting = deque(answers)
         self._running: dict[Answer, int] = {}  # the number of the request of each
-        self._errors: list[tuple[int, LogitsError]] = []
+
+    @property
+    def num_waiting(self) -> int:
+        """How many answers no step has begun."""
+        return len(self._waiting)
+
+    @property
+    def num_running(self) -> int:
+        """How many answers take steps."""
+        return len(self._running)
+
+    def add(self, answer: Answer) -> None:
+        """Let an answer wait for room, behind those that do."""
+        self._waiting.append(answer)
+
+    def cancel(self, answer: Answer) -> None:
+        """Remove an answer, wherever it is on its way."""
+        with contextlib.suppress(ValueError):
+            self._waiting.remove(answer)
+        if answer in self._running:
+            self._kernel.remove(self._running[answer], missing_ok=True)
+            del self._running[answer]
 
     def advance(self) -> bool:
         """Go on with the answers; return whether any of them has not ended."""
         for answer, tokens, reason in self._step():
+            if answer.logprobs is not None:
+                answer.logprobs += self._kernel.logprobs(self._running[answer])[
+                    len(answer.logprobs) : len(tokens)
+                ]
             answer.add(tokens, reason)
             if answer.finish_reason is not None:
                 self._end(answer)
@@ -68,20 +91,6 @@ class RunningAnswers:
         """Let the next use of the kernel do what `close` does, wherever this is called from."""
         self._abandoned.extend(self._running.values())
 
-    def completions(self) -> list[Completion]:
-        """Return the answers, all of which have ended.
-
-        Raises
-        ------
-        LogitsError
-            If one of them ended by it.
-        """
-        completions = [answer.completion() for answer in self._requests]
-        if self._errors:
-            prompt, error = min(self._errors, key=lambda each: each[0])
-            raise LogitsError(f"prompt {prompt}: {error}", error.request, tuple(completions))
-        return completions
-
     def _step(self) -> list[tuple[Answer, list[int], str | None]]:
         """Start what there is room for, run steps, and return how far each request has come.
 
@@ -91,18 +100,21 @@ class RunningAnswers:
         with self._lock:
             remove_abandoned(kernel, self._abandoned)
             while self._waiting:
-                answer, request = self._waiting[0]
-                if not kernel.has_room(len(answer.prompt) + request["max_new_tokens"] - 1):
+                answer = self._waiting[0]
+                length = len(answer.prompt) + answer.request["max_new_tokens"] - 1
+                if not kernel.has_room(length):
                     break
                 note = partial(setitem, running, answer)
-                kernel.add_request(answer.prompt, **request, announce=note)
+                kernel.add_request(answer.prompt, **answer.request, announce=note)
                 self._waiting.popleft()
                 answer.start()
             active = kernel.requests
             own = not running or not set(running.values()).isdisjoint(active)
             if active and own and not self._has_more():
+                # A step after a stop string would be in vain.
+                most = 1 if any(answer.has_stops for answer in running) else _MOST_STEPS
                 with contextlib.suppress(LogitsError):  # each thread finds the errors of its own
-                    kernel.run(self._most_steps, max_seconds=_SECONDS_OF_STEPS)
+                    kernel.run(most, max_seconds=_SECONDS_OF_STEPS)
             return [(a, kernel.tokens(n), kernel.finish_reason(n)) for a, n in running.items()]
 
     def _has_more(self) -> bool:
@@ -117,10 +129,9 @@ class RunningAnswers:
         kernel, number = self._kernel, self._running[answer]
         answer.accepted_tokens = kernel.num_accepted(number)
         answer.shared_tokens = kernel.num_shared(number)
-        if self._requests[answer]["logprobs"] is not None:
-            answer.logprobs = tuple(kernel.logprobs(number)[: len(answer.tokens)])
-        if (error := kernel.error(number)) is not None:
-            self._errors.append((answer.number, error))
+        if answer.logprobs is not None:
+            del answer.logprobs[len(answer.tokens) :]
+        answer.error = kernel.error(number)
         kernel.remove(number)
         del self._running[answer]
 
@@ -139,3 +150,19 @@ def remove_abandoned(kernel: PersistentKernel, abandoned: deque[int]) -> None:
     while abandoned:
         kernel.remove(abandoned[0], missing_ok=True)
         abandoned.popleft()
+
+
+def completions_of(answers: Sequence[Answer]) -> list[Completion]:
+    """Return the completions of answers that have ended.
+
+    Raises
+    ------
+    LogitsError
+        If one of them ended by it.
+    """
+    completions = [answer.completion() for answer in answers]
+    for answer in answers:
+        if (error := answer.error) is not None:
+            words = f"prompt {answer.number}: {error}"
+            raise LogitsError(words, error.request, tuple(completions))
+    return completions

@@ -8,9 +8,11 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from tensor_ops_decode.errors import LogitsError
+from tensor_ops_decode.generation.running_answers import completions_of
 
 if TYPE_CHECKING:
     from tensor_ops_decode.completion import Completion
+    from tensor_ops_decode.generation.answer import Answer
     from tensor_ops_decode.generation.running_answers import RunningAnswers
 
 __all__ = ["TextStream"]
@@ -24,10 +26,10 @@ class TextStream:
     Several threads may wait for its pieces, of which each goes to one.
     """
 
-    def __init__(self, running: RunningAnswers, pieces: deque[str]) -> None:
+    def __init__(self, running: RunningAnswers, answer: Answer, pieces: deque[str]) -> None:
         self._completion: Completion | None = None
         self._errors: deque[LogitsError] = deque()  # one at most, behind the pieces
-        self._running, self._pieces = running, pieces
+        self._running, self._answer, self._pieces = running, answer, pieces
         self._lock = threading.RLock()
         self._has_ended = False
 
@@ -110,7 +112,7 @@ class TextStream:
         try:
             if not self._running.advance():
                 self._has_ended = True
-                (self._completion,) = self._running.completions()
+                (self._completion,) = completions_of([self._answer])
         except LogitsError as error:  # all requests have ended
             self._errors.append(error)
         except BaseException:

@@ -176,8 +176,8 @@ class Session:
     def check_request(self, /, tokens: Sequence[int], **settings: Any) -> None:
         """Raise the error that `add_request` would, unless it is that no more may be added now."""
         settings.pop("announce", None)
-        with self._in_use():
-            self._request(tokens, **settings)
+        self._check_runs()  # without the lock: a step that runs holds up no check
+        self._request(tokens, **settings)
 
     def extend(self, request: int, tokens: Sequence[int]) -> None:
         """Give a request of ``choose=False`` its next tokens, for which it waits.
@@ -538,9 +538,7 @@ class Session:
     def _in_use(self) -> Iterator[EmbeddingRequests]:
         """Hold the lock and give the requests, if they can run."""
         with self._held():
-            if self._requests is None:
-                raise RuntimeError("the kernel is not compiled: call compile() first")
-            yield self._requests
+            yield self._check_runs()
 
     @contextmanager
     def _in_step(self) -> Iterator[EmbeddingRequests]:
@@ -551,6 +549,13 @@ class Session:
                 start = self._known_model().facts.start_token
                 requests.add(Request([start], frozenset(), None, Sampling()))
             yield requests
+
+    def _check_runs(self) -> EmbeddingRequests:
+        """Return the requests, if they can run."""
+        self._check_open()
+        if self._requests is None:
+            raise RuntimeError("the kernel is not compiled: call compile() first")
+        return self._requests
 
     def _check_open(self) -> None:
         if self._process != os.getpid():

@@ -159,13 +159,19 @@ class Tokenizer:
         stream = self.stream(skip_special_tokens=skip_special_tokens)
         return "".join([*map(stream.push, tokens), stream.finish()])
 
-    def stream(self, *, skip_special_tokens: bool = True, continues: bool = False) -> TextStream:
+    def stream(
+        self,
+        *,
+        skip_special_tokens: bool = True,
+        continues: bool = False,
+        shown: frozenset[int] = frozenset(),
+    ) -> TextStream:
         """Return a decoder that takes one token at a time.
 
         Some tokenizers write a space before a text, which is left out unless the tokens continue
-        one.
+        one. Where special tokens are skipped, those that are `shown` are not.
         """
-        stream = TextStream(self, skip_special_tokens)
+        stream = TextStream(self, skip_special_tokens, shown)
         if continues:
             stream._decoder.push(_SPACE, True)
         return stream
@@ -176,6 +182,11 @@ class Tokenizer:
         if name is None:
             raise ValueError(f"token {token} is not one of the vocabulary of {self.vocab_size}")
         return str(name)
+
+    def find(self, name: str) -> int | None:
+        """Return the token of a name, as the vocabulary has it; None if there is none."""
+        token: int | None = self._tokenizer.token_to_id(name)
+        return token
 
     def to_json(self) -> str:
         """Return the tokenizer as the text of a ``tokenizer.json``."""
@@ -238,15 +249,18 @@ class TextStream:
     for all of them.
     """
 
-    def __init__(self, tokenizer: Tokenizer, skip_special_tokens: bool) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, skip_special_tokens: bool, shown: frozenset[int] = frozenset()
+    ) -> None:
         self._tokenizer = tokenizer
-        self._skip_special_tokens = skip_special_tokens
+        self._skip_special_tokens, self._shown = skip_special_tokens, shown
         self._decoder = tokenizer._new_decoder()
 
     def push(self, token: int) -> str:
         """Return the text that is complete with this token; often none of it is this token's."""
         name = self._tokenizer.token(token)
-        if self._skip_special_tokens and self._tokenizer.is_special(token):
+        is_skipped = self._skip_special_tokens and token not in self._shown
+        if is_skipped and self._tokenizer.is_special(token):
             return ""
         return self._decoder.push(name, token in self._tokenizer._added)
 
