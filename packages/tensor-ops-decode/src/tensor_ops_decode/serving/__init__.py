@@ -1,0 +1,1 @@
+"""A model behind HTTP: what OpenAI's clients ask for, answered by one kernel."""

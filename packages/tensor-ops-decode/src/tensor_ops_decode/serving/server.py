@@ -1,0 +1,70 @@
+"""A server: a socket, uvicorn, and the application of one model."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import socket
+import sys
+from typing import Any
+
+import uvicorn
+
+from tensor_ops import TensorOpsError
+from tensor_ops.extension import ProgressBar
+from tensor_ops_decode.commands.options import show_bytes
+from tensor_ops_decode.generation.model import describe
+from tensor_ops_decode.serving.application import ServerLimits, application
+
+__all__ = ["run_server"]
+
+
+def run_server(
+    arguments: argparse.Namespace, name: str, api_key: str | None, options: dict[str, Any]
+) -> None:
+    """Serve a model until a signal comes, by the arguments of the command."""
+    limits = ServerLimits(
+        arguments.max_waiting, int(arguments.max_body_mib * 2**20), arguments.max_seconds
+    )
+    with (
+        _listening(arguments.host, arguments.port) as listener,
+        describe(arguments.model, arguments.backend, **options) as model,
+    ):
+        model.tokenizer.check_exists()
+        with ProgressBar(sys.stderr) as bar:
+            model.kernel.compile(show_bytes(bar, "packing"))
+        app = application(
+            model, name, api_key=api_key, cors_origins=arguments.cors_origin, limits=limits
+        )
+        config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=arguments.access_log,
+            server_header=False,
+            ws="none",
+            lifespan="on",
+        )
+        logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+        logging.getLogger("uvicorn.access").setLevel(logging.INFO)
+        host, port = listener.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        print(
+            f"{name} on {model.kernel.backend}: http://{shown}:{port}/v1",
+            file=sys.stderr,
+            flush=True,
+        )
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens, before a model is opened for nothing."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listener = socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise TensorOpsError(
+            f"cannot listen at {host}, port {port}: {error.strerror or error}; "
+            "give another --host or --port"
+        ) from None
+    listener.set_inheritable(True)
+    return listener
