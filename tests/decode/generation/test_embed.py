@@ -19,6 +19,7 @@ from byte_models import END, save_model
 from draft_models import model_with_draft
 from gguf_models import write_gguf
 from greedy_models import BOUND, SMALL, open_kernel
+from pooled_folders import write_settings
 from small_families import model_of
 from tensor_ops_decode import FileFormatError, LogitsError
 from tensor_ops_decode.models.embedding_settings import embedding_settings, says_how_to_pool
@@ -54,20 +55,6 @@ def pooled(states, pooling):
         "mean": states.mean(axis=0),
         "weightedmean": weights @ states / weights.sum(),
     }[pooling]
-
-
-def write_settings(folder, modules=("Transformer", "Pooling", "Normalize"), pooling=None, **config):
-    """Write what sentence_transformers has beside a model."""
-    listed = [
-        {"idx": i, "name": str(i), "path": f"{i}_{kind}" if i else "", "type": f"st.models.{kind}"}
-        for i, kind in enumerate(modules)
-    ]
-    (folder / "modules.json").write_text(json.dumps(listed))
-    (folder / "1_Pooling").mkdir(exist_ok=True)
-    given = {"pooling_mode_lasttoken": True, "pooling_mode_mean_tokens": False}
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling or given))
-    if config:
-        (folder / "config_sentence_transformers.json").write_text(json.dumps(config))
 
 
 @pytest.fixture

@@ -14,7 +14,16 @@ TEMPLATE = (
 )
 
 
-def save_model(folder, *, vocabulary=260, template=TEMPLATE, seed=0, tied=False, dtype="float32"):
+def save_model(
+    folder,
+    *,
+    vocabulary=260,
+    template=TEMPLATE,
+    seed=0,
+    tied=False,
+    dtype="float32",
+    positions=128,
+):
     """Write a model of random weights that says all kinds of bytes."""
     config = LlamaConfig(
         hidden_size=64,
@@ -23,7 +32,7 @@ def save_model(folder, *, vocabulary=260, template=TEMPLATE, seed=0, tied=False,
         num_attention_heads=4,
         num_key_value_heads=2,
         vocab_size=vocabulary,
-        max_position_embeddings=128,
+        max_position_embeddings=positions,
         initializer_range=0.4,
         eos_token_id=END,
         bos_token_id=None,

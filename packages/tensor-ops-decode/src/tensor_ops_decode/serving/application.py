@@ -30,8 +30,10 @@ from tensor_ops_decode.serving.protocol import (
     ChatRequest,
     CompletionRequest,
     EmbeddingRequest,
+    ResponsesRequest,
     decoded,
 )
+from tensor_ops_decode.serving.responses import Responses
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -142,6 +144,7 @@ class _Paths:
             Route("/v1/chat/completions", self.chat, methods=["POST"]),
             Route("/v1/completions", self.completions, methods=["POST"]),
             Route("/v1/embeddings", self.embeddings, methods=["POST"]),
+            Route("/v1/responses", self.responses, methods=["POST"]),
         ]
 
     async def health(self, _: Request) -> Response:
@@ -180,6 +183,10 @@ class _Paths:
     async def completions(self, request: Request) -> Response:
         given = await self._read(request, CompletionRequest)
         return await self._answered(request, Completions(self._served, given), given.stream)
+
+    async def responses(self, request: Request) -> Response:
+        given = await self._read(request, ResponsesRequest)
+        return await self._answered(request, Responses(self._served, given), given.stream)
 
     async def embeddings(self, request: Request) -> Response:
         given = await self._read(request, EmbeddingRequest)

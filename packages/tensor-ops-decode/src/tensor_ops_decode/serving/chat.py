@@ -61,21 +61,21 @@ class Chat:
 
     async def whole(self, reply: Reply) -> dict[str, Any]:
         """Return the response when all answers have ended."""
-        parsers = [self._prompt.parser() for _ in reply.answers]
+        readers = [self._prompt.reader() for _ in reply.answers]
         ended: dict[int, Completion] = {}
         async for each in reply.progress():
-            parsers[each.number].push(each.text)
+            readers[each.number].push(each.text)
             if each.completion is not None:
-                parsers[each.number].finish()
+                readers[each.number].finish()
                 ended[each.number] = each.completion
         choices = []
-        for index, parser in enumerate(parsers):
+        for index, reader in enumerate(readers):
             completion = ended[index]
             choice = {
                 "index": index,
-                "message": parser.message(),
+                "message": reader.message(),
                 "logprobs": self._logprobs(completion.tokens, completion.logprobs or ()),
-                "finish_reason": parser.reason(completion.finish_reason),
+                "finish_reason": reader.reason(completion.finish_reason),
             }
             choices.append(choice)
         usage = usage_of([ended[index] for index in sorted(ended)])
@@ -86,21 +86,21 @@ class Chat:
         head = {**self._head, "object": "chat.completion.chunk"}
         if self._request.includes_usage:
             head["usage"] = None
-        parsers = [self._prompt.parser() for _ in reply.answers]
-        seen = [0] * len(parsers)
+        readers = [self._prompt.reader() for _ in reply.answers]
+        seen = [0] * len(readers)
         completions: list[Completion] = []
 
         def chunk(index: int, delta: Any, logprobs: Any = None, reason: str | None = None) -> bytes:
             choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
             return event({**head, "choices": [choice]})
 
-        for index in range(len(parsers)):
+        for index in range(len(readers)):
             yield chunk(index, {"role": "assistant", "content": ""})
         async for index, text, logprobs, completion in reply.progress():
-            parser, first = parsers[index], seen[index]
-            deltas = parser.push(text)
+            reader, first = readers[index], seen[index]
+            deltas = reader.push(text)
             if completion is not None:
-                deltas += parser.finish()
+                deltas += reader.finish()
                 completions.append(completion)
             tokens = reply.answers[index].tokens[first : first + len(logprobs)]
             seen[index] += len(logprobs)
@@ -110,7 +110,7 @@ class Chat:
             for number, delta in enumerate(deltas):
                 yield chunk(index, delta, None if number else found)
             if completion is not None:
-                yield chunk(index, {}, None, parser.reason(completion.finish_reason))
+                yield chunk(index, {}, None, reader.reason(completion.finish_reason))
         if self._request.includes_usage:
             yield event({**head, "choices": [], "usage": usage_of(completions)})
         yield LAST

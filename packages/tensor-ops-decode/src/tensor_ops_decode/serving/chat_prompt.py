@@ -36,7 +36,7 @@ class ChatPrompt:
         )
         return prompt, self._constraint()
 
-    def parser(self) -> AnswerReader:
+    def reader(self) -> AnswerReader:
         """Return what reads an answer."""
         return AnswerReader()
 

@@ -21,6 +21,7 @@ __all__ = [
     "Generation",
     "Message",
     "ResponseFormat",
+    "ResponsesRequest",
     "StreamOptions",
     "decoded",
 ]
@@ -172,6 +173,56 @@ class EmbeddingRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: Count | None = None
     user: str | None = None
+
+
+class TextSettings(Struct):
+    """What the text of a response has to be."""
+
+    format: dict[str, Any] | None = None
+    verbosity: str | None = None
+
+
+class Reasoning(Struct):
+    """How a model is to think."""
+
+    effort: str | None = None
+    summary: str | None = None
+    generate_summary: str | None = None
+
+
+class ResponsesRequest(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A request to ``/v1/responses``."""
+
+    input: str | list[dict[str, Any]]
+    model: str | None = None
+    instructions: str | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    max_output_tokens: Count | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    text: TextSettings | None = None
+    reasoning: Reasoning | None = None
+    # What changes no answer here.
+    metadata: dict[str, Any] | None = None
+    store: bool | None = None
+    user: str | None = None
+    safety_identifier: str | None = None
+    service_tier: str | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_retention: str | None = None
+    include: list[str] | None = None
+    max_tool_calls: int | None = None
+    truncation: str | None = None
+    # What is not there.
+    top_logprobs: int | None = None
+    previous_response_id: str | None = None
+    conversation: Any = None
+    prompt: Any = None
+    background: bool | None = None
 
 
 def decoded(body: bytes, kind: type[_Request]) -> _Request:
