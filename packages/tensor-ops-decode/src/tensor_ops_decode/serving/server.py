@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
+import signal
 import socket
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import uvicorn
@@ -17,6 +20,8 @@ from tensor_ops_decode.generation.model import describe
 from tensor_ops_decode.serving.application import ServerLimits, application
 
 __all__ = ["listening", "run_server"]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def run_server(
@@ -53,7 +58,19 @@ def run_server(
             file=sys.stderr,
             flush=True,
         )
-        uvicorn.Server(config).run(sockets=[listener])
+        with _ends_quietly():
+            uvicorn.Server(config).run(sockets=[listener])
+
+
+@contextlib.contextmanager
+def _ends_quietly() -> Iterator[None]:
+    """Let nothing happen at signals, which uvicorn raises again when what ran has finished."""
+    before = {each: signal.signal(each, lambda *_: None) for each in _SIGNALS}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def listening(host: str, port: int) -> socket.socket:
