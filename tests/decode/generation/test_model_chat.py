@@ -90,6 +90,15 @@ def test_an_answer_is_by_the_template_that_is_chosen(model):
         assert bytes(answer.prompt_tokens).startswith(expected)
 
 
+def test_the_template_that_is_chosen_writes_the_text_of_the_prompt(model):
+    for name, tools in ((None, None), (None, TOOLS), ("other", None)):
+        template = model.chat_template(name, has_tools=tools is not None)
+        prompt = model.chat_prompt(USER, chat_template=name, tools=tools)
+        assert template.render(USER, tools=tools).encode() == bytes(prompt)
+    with pytest.raises(ValueError, match="'none'"):
+        model.chat_template("none")
+
+
 def test_what_chat_is_given_in_the_wrong_place_says_where_it_belongs(model):
     for name in ("tools", "documents", "add_generation_prompt"):
         with pytest.raises(TypeError, match=f"{name} is not taken: give it in template_variables"):

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tensor_ops_decode.text import ChatTemplates, Tokenizer
+    from tensor_ops_decode.text import ChatTemplate, ChatTemplates, Tokenizer
     from tensor_ops_decode.weights import Weights
 
 __all__ = ["REFUSED", "Conversations", "Messages", "check_none_of"]
@@ -102,12 +102,23 @@ class Conversations:
         has_tools = variables.get("tools") is not None
         return encode_chat(
             self.tokenizer,
-            self._chat_templates.chosen(chat_template, has_tools=has_tools),
+            self.chat_template(chat_template, has_tools=has_tools),
             messages,
             variables,
             continue_final_message=continue_final_message,
             parse_special_tokens=parse_special_tokens,
         )
+
+    def chat_template(self, name: str | None = None, *, has_tools: bool = False) -> ChatTemplate:
+        """Return the template that `chat_prompt` uses, as it chooses that.
+
+        Raises
+        ------
+        ValueError
+            If the model has no tokenizer or no such chat template.
+        """
+        self.tokenizer.check_exists()
+        return self._chat_templates.chosen(name, has_tools=has_tools)
 
     @cached_property
     def _chat_templates(self) -> ChatTemplates:
