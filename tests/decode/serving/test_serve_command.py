@@ -58,17 +58,23 @@ def test_a_signal_lets_it_finish_what_runs(started, sent):
 
 def test_llm_talks_to_it(started, tmp_path):
     _, address = started
-    lines = ("- model_id: served", "  model_name: bytes", f"  api_base: {address}/v1")
+    lines = ["- model_id: served", "  model_name: bytes", "  api_key_name: bytes"]
+    lines.append(f"  api_base: {address}/v1")
     (tmp_path / "extra-openai-models.yaml").write_text("\n".join(lines))
     environment = {**os.environ, "LLM_USER_PATH": str(tmp_path), "LLM_LOAD_PLUGINS": ""}
     command = [sys.executable, "-m", "llm", "-m", "served", "--key", "k", "Hello"]
     options = ["-o", "max_tokens", "5", "-o", "temperature", "0"]
-    texts = [
-        subprocess.run(
-            [*command, *options, *more], capture_output=True, check=True, env=environment
-        ).stdout
-        for more in ([], ["--no-stream"])
-    ]
+    texts = []
+    for more in ([], ["--no-stream"]):
+        done = subprocess.run(
+            [*command, *options, *more],
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            check=False,
+            env=environment,
+        )
+        assert done.returncode == 0, done.stderr
+        texts.append(done.stdout)
     assert texts[0] == texts[1]
     assert texts[0].strip()
 

@@ -79,7 +79,8 @@ def test_pages_of_other_sites_may_ask_if_they_are_named(model, http):
 
 def test_a_client_that_goes_away_frees_its_place(slow, http):
     with http.stream("POST", "/v1/completions", json={**LONG, "stream": True}) as stream:
-        next(stream.iter_lines())
+        lines = stream.iter_lines()
+        next(lines)
         assert gauges(http) == [1, 0]
     until(lambda: gauges(http) == [0, 0])
     with pytest.raises(httpx.ReadTimeout):

@@ -149,9 +149,14 @@ class AnswerThread:
         return self._failure
 
     @property
+    def num_running(self) -> int:
+        """How many answers take part in steps."""
+        return self._running.num_running
+
+    @property
     def num_waiting(self) -> int:
         """How many answers wait for a place."""
-        return self.num_answers - self._running.num_running
+        return max(self.num_answers - self._running.num_running, 0)  # some may be leaving
 
     @property
     def num_answers(self) -> int:

@@ -99,7 +99,7 @@ def application(
     limits = limits or ServerLimits()
     metrics = Metrics()
     thread = AnswerThread(model, limits.most_waiting)
-    metrics.watch(lambda: thread.num_answers - thread.num_waiting, lambda: thread.num_waiting)
+    metrics.watch(lambda: thread.num_running, lambda: thread.num_waiting)
     served = ServedModel(model, name, thread, metrics, limits.most_seconds)
     paths = _Paths(served, limits)
 

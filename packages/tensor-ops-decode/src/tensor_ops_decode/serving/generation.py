@@ -8,15 +8,18 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tensor_ops import TensorOpsError
 from tensor_ops_decode.generation.model import Model
 from tensor_ops_decode.serving.answer_thread import AnswerThread, Reply
 from tensor_ops_decode.serving.errors import RequestError
+from tensor_ops_decode.serving.formats.find_format import answer_format
 
 if TYPE_CHECKING:
     from tensor_ops_decode.completion import Completion
+    from tensor_ops_decode.serving.formats.answer_format import AnswerFormat
     from tensor_ops_decode.serving.metrics import Metrics
     from tensor_ops_decode.serving.protocol import Generation
     from tensor_ops_decode.text import Tokenizer
@@ -31,7 +34,7 @@ _SAMPLED = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 _GIVEN = (*_SAMPLED, "presence_penalty", "frequency_penalty", "penalty_last_n", "regex", "grammar")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ServedModel:
     """A model, the name by which clients know it, and the thread that computes its answers.
 
@@ -44,6 +47,18 @@ class ServedModel:
     metrics: Metrics
     most_seconds: float
     created: int = field(default_factory=lambda: int(time.time()))
+
+    @lru_cache(maxsize=2)  # noqa: B019
+    def answer_format(self, *, has_tools: bool) -> AnswerFormat:
+        """Return how answers have calls of tools and reasoning, by the model's chat template.
+
+        Raises
+        ------
+        ValueError
+            If it has none.
+        """
+        self.model.tokenizer.check_exists()
+        return answer_format(self.model.chat_template(has_tools=has_tools).render)
 
     def check_name(self, name: str | None) -> None:
         """Raise an error if a request is for another model."""

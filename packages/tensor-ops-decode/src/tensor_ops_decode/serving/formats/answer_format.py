@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensor_ops_decode.serving.formats.answer_parser import AnswerParser, begins_in_reasoning
 from tensor_ops_decode.serving.formats.call_syntax import CallSyntax, ChannelSyntax, ReasoningSyntax
-from tensor_ops_decode.serving.formats.tool_grammar import ToolGrammar, marks_of
+from tensor_ops_decode.serving.formats.tool_grammar import SchemaGrammar, ToolGrammar, marks_of
 
 if TYPE_CHECKING:
     from tensor_ops_decode.text import Tokenizer
@@ -122,6 +122,18 @@ class AnswerFormat:
             parallel=parallel,
             is_in_reasoning=self.begins_in_reasoning(prompt),
         )
+
+    def schema_grammar(
+        self, schema: Mapping[str, Any], prompt: str, tokenizer: Tokenizer
+    ) -> str | None:
+        """Return a grammar for JSON behind the reasoning that a prompt has begun.
+
+        None if it has begun none, so that the answer is the JSON alone.
+        """
+        reasoning = self.reasoning
+        if not isinstance(reasoning, ReasoningSyntax) or not self.begins_in_reasoning(prompt):
+            return None
+        return SchemaGrammar(tokenizer).text(reasoning, schema)
 
     def call_id(self, name: str, index: int) -> str:
         """Return an id for a call: nine letters and digits, as the templates of Mistral want."""

@@ -30,7 +30,7 @@ from tensor_ops_decode.serving.formats.value_text import (
 if TYPE_CHECKING:
     from tensor_ops_decode.text import Tokenizer
 
-__all__ = ["ToolGrammar", "marks_of"]
+__all__ = ["SchemaGrammar", "ToolGrammar", "marks_of"]
 
 _HOLES = {ID_HOLE: "/[a-zA-Z0-9]{9}/", INDEX_HOLE: "/[0-9]{1,3}/"}
 _ANY_TEXT = "(?s:.*)"
@@ -57,53 +57,18 @@ def _texts_in(value: object) -> Iterator[str]:
             yield from _texts_in(getattr(value, field.name))
 
 
-class ToolGrammar:
-    """Writes the grammar for calls of tools, or of the one that has a name.
+class _Grammar:
+    """Rules that stand for marks, texts and JSON; without a tokenizer, all marks are text."""
 
-    Raises ValueError if no tool has the name, or there is none.
-    """
-
-    def __init__(
-        self,
-        syntax: CallSyntax | ChannelSyntax,
-        tools: Sequence[Mapping[str, Any]],
-        name: str | None,
-        tokenizer: Tokenizer | None,
-    ) -> None:
-        self._syntax, self._tokenizer = syntax, tokenizer
-        schemas = schemas_of(tools)
-        if not schemas:
-            raise ValueError("a call needs a tool, got none")
-        if name is not None and name not in schemas:
-            raise ValueError(f"no tool has the name {name!r:.80}")
-        self._schemas = schemas if name is None else {name: schemas[name]}
+    def __init__(self, tokenizer: Tokenizer | None) -> None:
+        self._tokenizer = tokenizer
         self._rules: list[str] = []
         self._num_rules = 0
-        self._has_literals = False
-        self._references: dict[str, str] = {}  # the rules of what a schema refers to
 
-    def text(
-        self,
-        reasoning: ReasoningSyntax | ChannelSyntax | None,
-        *,
-        parallel: bool,
-        is_in_reasoning: bool,
-    ) -> str:
-        """Return the grammar, as `AnswerFormat.grammar` says."""
-        thoughts = ""
-        if isinstance(reasoning, ReasoningSyntax):
-            thoughts = self._until(reasoning.end) + " (/[ \\n]{1,4}/)?"
-            if not is_in_reasoning:
-                thoughts = f"({self._mark(reasoning.start)} {thoughts})?"
-        syntax = self._syntax
-        if isinstance(syntax, ChannelSyntax):
-            return self._lines(self._channels(syntax))
-        call = self._any(self._call(syntax.call, name) for name in self._schemas)
-        more = ""
-        if parallel and syntax.between is not None:
-            more = f"({self._mark(syntax.between)} {call})*"
-        calls = f"{self._mark(syntax.start)} {call} {more} {self._mark(syntax.end)}"
-        return self._lines(f"{thoughts} {calls}")
+    def _thoughts(self, reasoning: ReasoningSyntax, *, is_in_reasoning: bool) -> str:
+        """Return what stands for reasoning, which need not be there unless it has begun."""
+        thoughts = self._until(reasoning.end) + " (/[ \\n]{1,4}/)?"
+        return thoughts if is_in_reasoning else f"({self._mark(reasoning.start)} {thoughts})?"
 
     def _lines(self, start: str) -> str:
         return "\n".join([f"start: {start}", *self._rules, ""])
@@ -156,6 +121,70 @@ class ToolGrammar:
             return f"/{text}/ {self._mark(mark.lstrip())}"
         return f"/[^{re.escape(inner[0])}]*/ {self._mark(mark.lstrip())}"
 
+    def _json(self, schema: Mapping[str, Any], style: JsonStyle) -> str:
+        options = {
+            "whitespace_flexible": False,
+            "item_separator": style.item,
+            "key_separator": style.key,
+        }
+        described = {"x-guidance": options, **schema}
+        return self._rule(f"%json {json.dumps(described, ensure_ascii=False)}")
+
+
+class SchemaGrammar(_Grammar):
+    """Writes the grammar for JSON behind reasoning that has begun."""
+
+    def text(self, reasoning: ReasoningSyntax, schema: Mapping[str, Any]) -> str:
+        """Return the grammar."""
+        thoughts = self._thoughts(reasoning, is_in_reasoning=True)
+        return self._lines(f"{thoughts} {self._json(schema, JsonStyle())}")
+
+
+class ToolGrammar(_Grammar):
+    """Writes the grammar for calls of tools, or of the one that has a name.
+
+    Raises ValueError if no tool has the name, or there is none.
+    """
+
+    def __init__(
+        self,
+        syntax: CallSyntax | ChannelSyntax,
+        tools: Sequence[Mapping[str, Any]],
+        name: str | None,
+        tokenizer: Tokenizer | None,
+    ) -> None:
+        super().__init__(tokenizer)
+        self._syntax = syntax
+        schemas = schemas_of(tools)
+        if not schemas:
+            raise ValueError("a call needs a tool, got none")
+        if name is not None and name not in schemas:
+            raise ValueError(f"no tool has the name {name!r:.80}")
+        self._schemas = schemas if name is None else {name: schemas[name]}
+        self._has_literals = False
+        self._references: dict[str, str] = {}  # the rules of what a schema refers to
+
+    def text(
+        self,
+        reasoning: ReasoningSyntax | ChannelSyntax | None,
+        *,
+        parallel: bool,
+        is_in_reasoning: bool,
+    ) -> str:
+        """Return the grammar, as `AnswerFormat.grammar` says."""
+        thoughts = ""
+        if isinstance(reasoning, ReasoningSyntax):
+            thoughts = self._thoughts(reasoning, is_in_reasoning=is_in_reasoning)
+        syntax = self._syntax
+        if isinstance(syntax, ChannelSyntax):
+            return self._lines(self._channels(syntax))
+        call = self._any(self._call(syntax.call, name) for name in self._schemas)
+        more = ""
+        if parallel and syntax.between is not None:
+            more = f"({self._mark(syntax.between)} {call})*"
+        calls = f"{self._mark(syntax.start)} {call} {more} {self._mark(syntax.end)}"
+        return self._lines(f"{thoughts} {calls}")
+
     # Calls.
 
     def _call(self, call: ObjectCall | NamedCall | ParameterCall, name: str) -> str:
@@ -184,15 +213,6 @@ class ToolGrammar:
             for name, schema in self._schemas.items()
         )
         return f"{thoughts} {channel} {call}"
-
-    def _json(self, schema: Mapping[str, Any], style: JsonStyle) -> str:
-        options = {
-            "whitespace_flexible": False,
-            "item_separator": style.item,
-            "key_separator": style.key,
-        }
-        described = {"x-guidance": options, **schema}
-        return self._rule(f"%json {json.dumps(described, ensure_ascii=False)}")
 
     # Parameters.
 
