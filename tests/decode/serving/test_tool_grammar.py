@@ -148,3 +148,16 @@ def test_marks_that_are_special_tokens_are_visible():
         visible = answer_format(template(name).render).visible_tokens(tokens)
         assert {tokens.token(each) for each in visible} == expected
     assert AnswerFormat().visible_tokens(tokens) == frozenset()
+
+
+def test_json_comes_behind_reasoning_that_the_prompt_has_begun(tokenizers):
+    found = answer_format(template("hermes").render)
+    schema = {"type": "object", "properties": {"a": {"enum": [1, None]}}, "required": ["a"]}
+    schema["additionalProperties"] = False
+    for tokens in tokenizers:
+        assert found.schema_grammar(schema, "", tokens) is None
+        grammar = found.schema_grammar(schema, "<think>\n", tokens)
+        for text in answers(grammar, tokens, 8):
+            content, _, calls = parsed(found.parser(prompt="<think>\n"), text)
+            assert not calls
+            jsonschema.validate(json.loads(content), schema)

@@ -30,12 +30,18 @@ class ChatPrompt:
     def __init__(self, served: ServedModel, request: ChatRequest) -> None:
         self._model, self._request = served.model, request
         self._format_of = served.answer_format
-        self._tools = [_checked_tool(tool) for tool in request.tools or ()]
+        self._tools = list(request.tools or ())
+        self._shown_tools = [_checked_tool(tool) for tool in self._tools]
         self._called = _called_tool(request)
         if request.tool_choice == "none":
             self._tools = []
         elif self._called is not None and not self._tools:
             raise RequestError("tool_choice needs tools, got none", param="tool_choice")
+        elif self._called is not None and self._wanted_schema() is not None:
+            raise RequestError(
+                "a call that tool_choice requires has no other form; leave out response_format",
+                param="response_format",
+            )
         self._format: AnswerFormat | None = None
         self._end = ""  # of the prompt's text
 
@@ -53,7 +59,7 @@ class ChatPrompt:
         if request.reasoning_effort is not None:
             variables.setdefault("reasoning_effort", request.reasoning_effort)
         if self._tools:
-            variables["tools"] = self._tools
+            variables["tools"] = self._shown_tools
         messages = self._format.seen_messages([_message_of(each) for each in request.messages])
         prompt = model.chat_prompt(
             messages, continue_final_message=bool(request.continue_final_message), **variables
