@@ -134,6 +134,15 @@ def decode(session: nox.Session) -> None:
 
 
 @nox.session
+def serve(session: nox.Session) -> None:
+    """Serve a model to a hundred clients for a minute, a third of which go away."""
+    install_packages(session)
+    install_group(session, "test", "peers", "decode")
+    load = "tests/decode/serving/test_load.py"
+    session.run("pytest", "-q", "--nightly", *(session.posargs or [load]))
+
+
+@nox.session
 def conformance(session: nox.Session) -> None:
     """Run every op against its stated error bounds, in NumPy and in C++.
 

@@ -39,7 +39,7 @@ def test_blocks_that_do_not_run_have_a_reason(page, read):
         if (reason := block.notes.get("run")) is not None:
             assert reason in REASONS, f"{block}: {reason!r} is none of {list(REASONS)}"
             if block.language == "python":
-                assert reason == NEEDS_GPU, f"{block}: only what needs a GPU may be left out"
+                assert reason in (NEEDS_GPU, NEEDS_SERVER), f"{block}: Python runs here"
                 ast.parse(block.code)
                 continue
             assert block.language == "bash", f"{block}: only code may be left out"
@@ -110,6 +110,13 @@ def takes_its_arguments(code):
         check(words)
 
 
+def serves_or_asks(code):
+    if code.startswith("tensor-ops"):
+        takes_its_arguments(code)
+    else:
+        assert "http://127.0.0.1:8000/v1" in code or "client." in code
+
+
 def starts_ranks(code):
     for words in split(code):
         assert words[0] in ("mpiexec", "torchrun"), words
@@ -117,12 +124,14 @@ def starts_ranks(code):
 
 
 NEEDS_GPU = "by hand; it needs a GPU"
+NEEDS_SERVER = "by hand; tests/decode/serving/test_guide.py runs it"
 # Why a block is not run here, and what is checked instead.
 REASONS = {
     NEEDS_GPU: [takes_its_arguments],
     "by CI itself": [takes_its_arguments, runs_in_ci],
     "by hand; tests/examples runs what it runs": [takes_its_arguments],
     "by hand; tests/docs/test_model_commands.py runs it": [takes_its_arguments],
+    NEEDS_SERVER: [serves_or_asks],
     "by hand; tests/cpp_api/test_examples.py runs it": [calls_pkg_config],
     "by hand; tests/ranks runs what it runs": [starts_ranks],
     "by hand; it needs docker": [takes_its_arguments],

@@ -1,4 +1,7 @@
-"""The application: which path answers which request, who may ask, and what is counted."""
+"""The application: which path answers which request, who may ask, and what is counted.
+
+Tested by tests/decode/serving.
+"""
 
 from __future__ import annotations
 
