@@ -53,7 +53,7 @@ def model(models, backend):
     return models(backend)
 
 
-@pytest.mark.sampled(4, "schema", "backend")
+@pytest.mark.sampled(8, "schema", "backend")
 @pytest.mark.parametrize("schema", SCHEMAS, ids=json.dumps)
 def test_answers_are_valid_by_the_schema(model, schema):
     for temperature in (0, 1.5):
