@@ -104,6 +104,21 @@ def test_a_prompt_that_begins_with_a_dash_comes_after_two(run, folder, word):
     assert json.loads(done.stdout)["prompt_tokens"] == len(word)
 
 
+def test_answers_follow_what_a_file_describes(run, folder, tmp_path):
+    schema, grammar = tmp_path / "schema.json", tmp_path / "grammar.lark"
+    schema.write_text('{"enum": ["red", "blue"]}')
+    grammar.write_text('start: "yes" | "no"')
+    words = ["generate", folder, "a", "--backend=python"]
+    assert run(*words, f"--json-schema={schema}").stdout in ('"red"\n', '"blue"\n')
+    assert run(*words, f"--grammar={grammar}").stdout in ("yes\n", "no\n")
+    assert run(*words, "--regex=[ab]{3}").stdout.strip("ab\n") == ""
+    done = run(*words, f"--grammar={tmp_path / 'none'}")
+    assert done.returncode == 1
+    assert "none: No such file or directory" in done.stderr
+    done = run(*words, "--regex=a", f"--grammar={grammar}")
+    assert "not allowed with argument" in done.stderr
+
+
 def test_chat_uses_the_template(run, folder):
     words = ["--chat", "--backend=python", "--max-new-tokens=3", "--json"]
     record = json.loads(run("generate", folder, "hi", "--system=be brief", *words).stdout)

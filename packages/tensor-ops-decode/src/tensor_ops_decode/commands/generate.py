@@ -35,6 +35,7 @@ examples:
   tensor-ops generate model.gguf --chat "Why is the sky blue?" --temperature 0.7
   tensor-ops generate model.gguf --chat --system "Be brief."
   tensor-ops generate ./Llama-3.2-1B --backend python --max-new-tokens 16 "Once"
+  tensor-ops generate model.gguf --chat "Name a city." --json-schema city.json
   echo "Translate: good morning" | tensor-ops generate model.gguf -
   mpiexec -n 2 tensor-ops generate model.gguf "Once upon a time"
 
@@ -100,6 +101,20 @@ def generate(argv: Sequence[str]) -> int:
         help="sample as the model's files say, where the options above do not",
     )
     parser.add_argument("--stop", action="append", default=[], help="end before it; repeatable")
+    constraints = parser.add_mutually_exclusive_group()
+    constraints.add_argument(
+        "--json-schema",
+        metavar="FILE",
+        type=Path,
+        help="answer with JSON that is valid by the schema in this file",
+    )
+    constraints.add_argument("--regex", help="answer with a text that matches it as a whole")
+    constraints.add_argument(
+        "--grammar",
+        metavar="FILE",
+        type=Path,
+        help="answer with a text of the grammar in this file, in Lark",
+    )
     parser.add_argument("--ignore-eos", action="store_true", help="go on after end tokens")
     parser.add_argument("--logprobs", type=int, help="with --json: so many tokens beside each")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each answer")
@@ -199,9 +214,20 @@ def _answer(
 def _settings(arguments: argparse.Namespace, model: Model) -> dict[str, Any]:
     """Return how to generate: as the options say, then as the model's files do if asked for."""
     names = [field.name for field in fields(Sampling) if field.name in arguments]
-    names += ["max_new_tokens", "stop", "ignore_eos", "logprobs"]
+    names += ["max_new_tokens", "stop", "ignore_eos", "logprobs", "regex"]
     given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
+    for name in ("json_schema", "grammar"):
+        if (path := getattr(arguments, name)) is not None:
+            given[name] = _read(path)
     return {**(model.defaults if arguments.model_defaults else {}), **given}
+
+
+def _read(path: Path) -> str:
+    """Return the text of a file that an option names."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise TensorOpsError(f"cannot read {path}: {error.strerror}") from None
 
 
 def _how_to_go_on(answer: Completion, options: dict[str, Any]) -> str:
