@@ -26,7 +26,8 @@ FUNCTIONS = {
         "AnswerConstraint.allows",
         "AnswerConstraint.allowed",
         "chosen_tokens",
-        "_constrained",
+        "_chosen",
+        "_drawn",
     ),
     *("RunningAnswers._step", "RunningAnswers._end", "Request.advance"),
 }

@@ -8,7 +8,7 @@ import pytest
 import tensor_ops_decode
 from tensor_ops_decode import LogitsError
 from tensor_ops_decode.nodes.sample import drawn
-from tensor_ops_decode.scheduling.constrained_choice import drawn_by_likeliest
+from tensor_ops_decode.scheduling.chosen_tokens import drawn_by_likeliest
 
 PROMPT = [5, 6, 7]
 SETTINGS = {

@@ -50,12 +50,21 @@ def compute(call: Call) -> Array:
     return np.array([drawn(logits, by, call.position)], np.int32)
 
 
-def drawn(logits: Array, by: Mapping[str, Any], position: int, rest: float = 0.0) -> int | None:
+def drawn(
+    logits: Array,
+    by: Mapping[str, Any],
+    position: int,
+    rest: float = 0.0,
+    excluded_from: float = 1.0,
+) -> int | None:
     """Return the index of a random logit, by the settings of a request.
 
     There may be other logits, all smaller than these and none that `top_k` or `min_p` keeps, whose
     probabilities beside that of the largest have the sum `rest`. The index is None where one of
     them is drawn, or may be.
+
+    Of those kept whose probability is at least `excluded_from`, all but the least likely are
+    excluded. The node itself excludes none.
     """
     temperature = float(by["temperature"])
     order = np.argsort(-logits, kind="stable")
@@ -72,10 +81,19 @@ def drawn(logits: Array, by: Mapping[str, Any], position: int, rest: float = 0.0
     if not rest:
         kept = min(kept, len(p))
     u = philox(int(by["seed"]), position) * 2.0**-32
-    if kept > len(p):  # some of the others are kept; how many is known if they all are
-        index = int(np.searchsorted(sums, u * total, side="right"))
-        return int(order[index]) if by["top_p"] == 1 and index < len(p) else None
-    index = int(np.searchsorted(sums[:kept], u * sums[kept - 1], side="right"))
+    is_open = kept > len(p)  # some of the others are kept; how many is known if they all are
+    if is_open and by["top_p"] != 1:
+        return None
+    least = excluded_from * (total if is_open else sums[kept - 1])
+    num_likely = int(np.count_nonzero((p[:kept] >= least) & (p[:kept] > 0)))
+    if is_open and num_likely == len(p) and rest >= least:
+        return None  # there may be more of them
+    first = max(num_likely - 1, 0)
+    sums = np.cumsum(p[first:kept])
+    end = sums[-1] + (rest if is_open else 0.0)
+    index = first + int(np.searchsorted(sums, u * end, side="right"))
+    if is_open:
+        return int(order[index]) if index < len(p) else None
     return int(order[min(index, kept - 1)])
 
 

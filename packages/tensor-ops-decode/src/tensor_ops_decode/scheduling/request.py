@@ -161,7 +161,8 @@ class Request:
     @property
     def may_guess(self) -> bool:
         """Whether a step may guess its tokens: it must choose them, by what it knows beforehand."""
-        return self.chooses and not self.sampling.has_penalties and self.constraint is None
+        is_known = not self.sampling.has_penalties and not self.is_chosen_behind_steps
+        return self.chooses and is_known
 
     def guesses(self, most: int, by_lookup: bool) -> list[int]:
         """Return guesses of its next tokens: of a draft, or what followed the last ones before."""
@@ -171,9 +172,15 @@ class Request:
         return drafted[:most] if length == len(self.tokens) else []
 
     @property
+    def is_chosen_behind_steps(self) -> bool:
+        """Whether its tokens are chosen behind each step, by the logits that the step leaves."""
+        return self.constraint is not None or self.sampling.is_beyond_steps
+
+    @property
     def sampling_of_steps(self) -> Sampling:
-        """How steps choose: what a constraint allows is drawn from behind a step."""
-        return self.sampling if self.constraint is None else replace(self.sampling, temperature=0.0)
+        """How steps choose: what must be drawn behind a step is the likeliest token in it."""
+        is_behind = self.is_chosen_behind_steps
+        return replace(self.sampling, temperature=0.0) if is_behind else self.sampling
 
     @property
     def is_steady(self) -> bool:

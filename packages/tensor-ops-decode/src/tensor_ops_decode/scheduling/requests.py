@@ -12,7 +12,7 @@ from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.program import Program, State
 from tensor_ops_decode.program.phases import phases_of
 from tensor_ops_decode.ranks.communicator import ONE_RANK, Communicator
-from tensor_ops_decode.scheduling.constrained_choice import chosen_tokens
+from tensor_ops_decode.scheduling.chosen_tokens import chosen_tokens
 from tensor_ops_decode.scheduling.draft_steps import DraftSteps, sequences_of
 from tensor_ops_decode.scheduling.kv_cache import Beginning, PageTable
 from tensor_ops_decode.scheduling.logits import logits_error, token_logprob
