@@ -63,7 +63,8 @@ COMMANDS = {
         **dict.fromkeys(["--system", "--stop", "--chat-template"], TEXTS),
         **dict.fromkeys(["--max-new-tokens", "--temperature", "--top-k", "--top_p"], NUMBERS),
         **dict.fromkeys(["--min-p", "--repetition-penalty", "--seed", "--logprobs"], NUMBERS),
-        "--num-speculative-tokens": NUMBERS,
+        **dict.fromkeys(["--typical-p", "--dry-multiplier", "--xtc-probability"], NUMBERS),
+        **dict.fromkeys(["--xtc-threshold", "--num-speculative-tokens"], NUMBERS),
     },
     ("export",): {
         **SHARED,

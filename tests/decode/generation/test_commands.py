@@ -92,7 +92,7 @@ def test_a_force_is_named_in_the_error(folder, forced):
     assert done.stderr.endswith("; to lift it, unset TENSOR_OPS_FORCE_BACKEND\n")
 
 
-@pytest.mark.parametrize("word", ["-x", "--x"])
+@pytest.mark.parametrize("word", ["-x", "--y"])
 def test_a_prompt_that_begins_with_a_dash_comes_after_two(run, folder, word):
     done = run("generate", folder, word)
     assert done.returncode == 2
@@ -139,6 +139,8 @@ def test_the_defaults_of_the_model_hold_where_no_option_does(run, tmp_path):
     assert tokens("--model-defaults", "--temperature=0") == tokens(length)
     found = tokens("--model-defaults")
     assert found == tokens("--temperature=5", "--top-k=50", length) != tokens(length)
+    xtc = "--xtc-probability=1", "--xtc-threshold=0.001", "--dry-multiplier=0.8"
+    assert tokens("--model-defaults", "--typical-p=0.5", *xtc) != found
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,9 @@ ODD = [
 KERNEL = [name for name in PersistentKernel.__init__.__kwdefaults__ if name not in ("cache",)]
 REQUEST = [
     "max_new_tokens", "logprobs", "temperature", "top_k", "top_p", "min_p", "seed",
-    "repetition_penalty", "logit_bias", "no_such_argument",
+    "repetition_penalty", "logit_bias", "typical_p", "xtc_probability", "dry_multiplier",
+    "dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers",
+    "no_such_argument",
 ]  # fmt: skip
 # Names in messages that are not those of the arguments.
 CALLED = {"tokens": "prompt", "prompts": "prompt", "request": "there is no request"}

@@ -72,7 +72,7 @@ def drawn_from(theirs, **given):
     return bool(settings.do_sample), edited.log_softmax(-1)
 
 
-KEYS = ["temperature", "top_k", "top_p", "min_p", "repetition_penalty", "do_sample"]
+KEYS = ["temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_penalty", "do_sample"]
 
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)

@@ -92,6 +92,12 @@ def test_end_tokens_of_a_gguf_end_texts_turns_and_messages(tmp_path):
             {"do_sample": True, "top_k": 20, "min_p": 0.1},
             {"temperature": 1.0, "top_k": 20, "min_p": 0.1},
         ),
+        (
+            {"do_sample": True, "typical_p": 0.9},
+            {"temperature": 1.0, "top_k": 50, "typical_p": 0.9},
+        ),
+        ({"do_sample": True, "typical_p": 1.0}, {"temperature": 1.0, "top_k": 50}),
+        ({"do_sample": False, "typical_p": 0.9}, {}),
         ({"do_sample": True, "top_k": 9, "top_p": 0}, {"temperature": 1.0, "top_k": 1}),
         ({"do_sample": 1, "top_p": 1.5}, {"temperature": 1.0, "top_k": 50}),
         ({"do_sample": 0, "temperature": "0.7", "top_k": -1}, {}),
@@ -113,6 +119,7 @@ def test_defaults_of_a_folder_mean_what_they_mean_to_transformers(tmp_path, conf
         ("top_k", -1),
         ("top_p", -0.5),
         ("min_p", 1.5),
+        ("typical_p", 0),
         ("max_new_tokens", 0),
         ("do_sample", "yes"),
     ],
@@ -130,10 +137,13 @@ def test_defaults_of_a_gguf_are_its_keys(tmp_path):
         writer.add_sampling_top_k(-1)
         writer.add_sampling_top_p(0.75)
         writer.add_sampling_min_p(0.25)
+        writer.add_sampling_xtc_probability(0.5)
+        writer.add_sampling_xtc_threshold(0.125)
         writer.add_sampling_penalty_repeat(1.25)
 
     found = generation_defaults(write_gguf(tmp_path / "a.gguf", write))
     settings = {"temperature": 0.5, "top_k": 0, "top_p": 0.75, "min_p": 0.25}
+    settings |= {"xtc_probability": 0.5, "xtc_threshold": 0.125}
     assert found == settings | {"repetition_penalty": 1.25}
     assert generation_defaults(write_gguf(tmp_path / "b.gguf")) == {}
     # llama.cpp's temperature holds beside what else there is.
@@ -152,6 +162,10 @@ def test_defaults_of_a_gguf_are_its_keys(tmp_path):
         ("top_p", -1.0, {"top_k": 1}),
         ("min_p", -1.0, {"min_p": 0}),
         ("min_p", 1.5, {"top_k": 1}),
+        ("xtc_probability", -1.0, {"xtc_probability": 0}),
+        ("xtc_probability", 1.5, {"xtc_probability": 1.0}),
+        ("xtc_threshold", -1.0, {"xtc_threshold": 0}),
+        ("xtc_threshold", 1.5, {"xtc_threshold": 1.0}),
     ],
 )
 def test_odd_defaults_of_a_gguf_mean_what_they_mean_to_llama_cpp(tmp_path, key, value, expected):
@@ -187,8 +201,8 @@ ODD = ["x" * 5000, [1] * 5000, {}, True, -1, 2**70, 10**400, float("nan"), float
 
 @pytest.mark.parametrize("value", ODD, ids=lambda value: f"{value!r:.9}")
 def test_odd_values_are_taken_or_refused_in_few_words(tmp_path, value):
-    keys = ["temperature", "top_k", "top_p", "min_p", "repetition_penalty", "max_new_tokens"]
-    for key in [*keys, "do_sample", "eos_token_id"]:
+    keys = ["temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_penalty"]
+    for key in [*keys, "max_new_tokens", "do_sample", "eos_token_id"]:
         folder = Folder(tmp_path, config={}, generation_config={"do_sample": True, key: value})
         messages = [problem_with_end_tokens(folder)]
         try:

@@ -93,7 +93,17 @@ def generate(argv: Sequence[str]) -> int:
     parser.add_argument("--top-k", type=int, help="sample from so many tokens only")
     parser.add_argument("--top-p", type=float, help="sample from the likeliest")
     parser.add_argument("--min-p", type=float, help="sample from tokens so likely")
+    parser.add_argument("--typical-p", type=float, help="sample from typical tokens")
+    parser.add_argument(
+        "--xtc-probability", type=float, help="so often, leave out the likeliest but one"
+    )
+    parser.add_argument(
+        "--xtc-threshold", type=float, help="how likely these must be; default: 0.1"
+    )
     parser.add_argument("--repetition-penalty", type=float, help="of tokens that were there")
+    parser.add_argument(
+        "--dry-multiplier", type=float, help="penalty of tokens that continue a repetition"
+    )
     parser.add_argument("--seed", type=int, help="of sampling; default: 0")
     parser.add_argument(
         "--model-defaults",

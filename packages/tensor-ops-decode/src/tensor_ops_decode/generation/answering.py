@@ -6,14 +6,16 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from tensor_ops_decode.arguments import whole
 from tensor_ops_decode.generation.answer import Answer, errors_of_prompt
 from tensor_ops_decode.generation.constraints import Constraints, take_constraint
 from tensor_ops_decode.generation.running_answers import RunningAnswers, remove_abandoned
+from tensor_ops_decode.generation.sequence_breakers import TextBreakers, check_breakers
 from tensor_ops_decode.generation.stop_strings import StopStrings
-from tensor_ops_decode.text.arguments import Prompt, checked_prompt, checked_stops
+from tensor_ops_decode.text.arguments import Prompt, checked_prompt, checked_strings
 from tensor_ops_decode.weights import FileFormatError
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ class Answering:
         stop: str | Sequence[str],
         ignore_eos: bool,
         logit_bias: Mapping[int, float] | None,
+        dry_sequence_breakers: str | Sequence[str],
         shown_tokens: frozenset[int] = frozenset(),
         **request: Any,
     ) -> list[Answer]:
@@ -71,11 +74,13 @@ class Answering:
         """
         if self._problem and not ignore_eos:
             raise FileFormatError(self._problem)
-        stops = StopStrings(checked_stops(stop))
+        stops = StopStrings(checked_strings("stop", stop))
         if stream is not None and not callable(stream):
             raise TypeError(f"stream must be a function, got {stream!r}")
         if stops or stream is not None:
             self._tokenizer.check_exists()
+        breakers = checked_strings("dry_sequence_breakers", dry_sequence_breakers)
+        check_breakers(breakers)
         described = take_constraint(request)
         constraint = self._constraints.compiled(described, ignore_eos) if described else None
         end_tokens = None if constraint is None else self._kernel.end_tokens
@@ -84,6 +89,9 @@ class Answering:
             "ignore_eos": ignore_eos,
             "logit_bias": {} if logit_bias is None else logit_bias,
         }
+        # Where nothing is subtracted, they need no tokenizer.
+        if isinstance(multiplier := request["dry_multiplier"], Real) and float(multiplier) > 0:
+            request["dry_sequence_breakers"] = self._breakers.of(breakers)
         all_prompts = [prompt for prompt in prompts for _ in range(whole("n", n))]
         answers: list[Answer] = []
         for number, prompt in enumerate(all_prompts):
@@ -99,6 +107,10 @@ class Answering:
                 self._kernel.check_request(tokens=tokens, **given)
             answers.append(answer)
         return answers
+
+    @cached_property
+    def _breakers(self) -> TextBreakers:
+        return TextBreakers(self._tokenizer, self._vocabulary)
 
     @cached_property
     def _constraints(self) -> Constraints:

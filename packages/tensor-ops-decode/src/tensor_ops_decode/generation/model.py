@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Model", "describe", "load"]
 
 MAX_NEW_TOKENS = 128
+DRY_SEQUENCE_BREAKERS = ("\n", ":", '"', "*")
 
 _OF_CHAT_PROMPT = ("chat_template", "continue_final_message", "parse_special_tokens")
 _OF_TEMPLATES = ("tools", "documents", "add_generation_prompt")
@@ -154,12 +155,20 @@ class Model(Conversations, Embedder):
         top_k: int = 0,
         top_p: float = 1.0,
         min_p: float = 0.0,
+        typical_p: float = 1.0,
+        xtc_probability: float = 0.0,
+        xtc_threshold: float = 0.1,
         seed: int = 0,
         repetition_penalty: float = 1.0,
         presence_penalty: float = 0.0,
         frequency_penalty: float = 0.0,
         penalty_last_n: int | None = None,
         logit_bias: Mapping[int, float] | None = None,
+        dry_multiplier: float = 0.0,
+        dry_base: float = 1.75,
+        dry_allowed_length: int = 2,
+        dry_penalty_last_n: int | None = None,
+        dry_sequence_breakers: str | Sequence[str] = DRY_SEQUENCE_BREAKERS,
         stop: str | Sequence[str] = (),
         ignore_eos: bool = False,
         json_schema: Mapping[str, Any] | str | None = None,
@@ -188,6 +197,14 @@ class Model(Conversations, Embedder):
             Sample from the likeliest tokens whose probabilities sum to it.
         min_p : float, optional
             Sample from tokens at least so likely beside the likeliest.
+        typical_p : float, optional
+            Sample from tokens whose information is close to the entropy, until their probabilities
+            sum to more than this (locally typical sampling); 1 for all.
+        xtc_probability : float, optional
+            How often the likeliest tokens are left out (XTC, "exclude top choices"): all those of
+            probability `xtc_threshold` or more, but for the least likely of these.
+        xtc_threshold : float, optional
+            See `xtc_probability`; above 0.5 none is left out.
         seed : int, optional
             Equal seeds give equal answers; prompt i has ``seed + i``.
         repetition_penalty : float, optional
@@ -200,6 +217,17 @@ class Model(Conversations, Embedder):
             Of how many of the last tokens the penalties take note; by default of all.
         logit_bias : mapping of int to float, optional
             What is added to the logits of these tokens; ``-math.inf`` bans one.
+        dry_multiplier, dry_base : float, optional
+            DRY, "don't repeat yourself": a token that would go on with a repetition of the last `n`
+            tokens gets ``dry_multiplier * dry_base ** (n - dry_allowed_length)`` subtracted from
+            its logit. A multiplier of 0 changes nothing.
+        dry_allowed_length : int, optional
+            How long a repetition must be for that.
+        dry_penalty_last_n : int, optional
+            In how many of the last tokens repetitions are looked for; by default in all.
+        dry_sequence_breakers : str or sequence of str, optional
+            Up to 64 texts of up to 40 bytes that no repetition goes beyond. A model without a
+            tokenizer takes none.
         stop : str or sequence of str, optional
             An answer ends before one of these. The name of a special token in one stands for the
             token, though it is none of the text.
@@ -246,12 +274,20 @@ class Model(Conversations, Embedder):
             top_k=top_k,
             top_p=top_p,
             min_p=min_p,
+            typical_p=typical_p,
+            xtc_probability=xtc_probability,
+            xtc_threshold=xtc_threshold,
             seed=seed,
             repetition_penalty=repetition_penalty,
             presence_penalty=presence_penalty,
             frequency_penalty=frequency_penalty,
             penalty_last_n=penalty_last_n,
             logit_bias=logit_bias,
+            dry_multiplier=dry_multiplier,
+            dry_base=dry_base,
+            dry_allowed_length=dry_allowed_length,
+            dry_penalty_last_n=dry_penalty_last_n,
+            dry_sequence_breakers=dry_sequence_breakers,
             stop=stop,
             ignore_eos=ignore_eos,
             json_schema=json_schema,

@@ -1,5 +1,6 @@
 """Generation settings in a model's files: the tokens that end an answer, and how to sample."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -17,9 +18,11 @@ _GGUF_SAMPLING = {
     "top_k": "general.sampling.top_k",
     "top_p": "general.sampling.top_p",
     "min_p": "general.sampling.min_p",
+    "xtc_probability": "general.sampling.xtc_probability",
+    "xtc_threshold": "general.sampling.xtc_threshold",
     "repetition_penalty": "general.sampling.penalty_repeat",
 }
-_SAMPLED = ("temperature", "top_k", "top_p", "min_p")
+_SAMPLED = ("temperature", "top_k", "top_p", "min_p", "typical_p")
 _WHOLE = ("top_k", "max_new_tokens")
 # Defaults of readers of these files where one asks for sampling and leaves these out: transformers,
 # which does not even write them (GenerationConfig), and llama.cpp (common_params_sampling).
@@ -94,8 +97,10 @@ def _gguf_defaults(file: GgufFile) -> dict[str, Any]:
 
 
 def _meant_by_llama_cpp(name: str, value: Any) -> dict[str, Any]:
-    if name in ("temperature", "top_k", "min_p") and value <= 0:
+    if name in ("temperature", "top_k", "min_p", "xtc_probability", "xtc_threshold") and value <= 0:
         return {name: 0}
+    if name in ("xtc_probability", "xtc_threshold"):
+        return {name: value if math.isnan(value) else min(value, 1.0)}
     if name == "top_k":
         return {name: int(value)}
     if name == "top_p" and value >= 1:
@@ -120,7 +125,7 @@ def _transformers_defaults(where: str, values: Mapping[str, Any]) -> dict[str, A
 def _meant_by_transformers(name: str, value: Any) -> dict[str, Any]:
     if name == "temperature" and value == 0:
         raise ValueError("temperature must be larger than 0 where do_sample is true, got 0")
-    if name == "top_p" and not value < 1:
+    if name in ("top_p", "typical_p") and not value < 1:
         return {}
     if name == "top_p" and value == 0:
         return _LIKELIEST

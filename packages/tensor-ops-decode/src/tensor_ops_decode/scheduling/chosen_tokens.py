@@ -1,8 +1,8 @@
 """Tokens that are chosen behind a step, for requests with what the node ``sample`` does not know.
 
 A constraint lets the logits of all other tokens count as minus infinity; `Sampling` says what else
-there is, and in which order. Tested by tests/decode/scheduling/test_constraint.py and
-tests/decode/scheduling/test_sampling_behind_steps.py.
+there is, and in which order. Tested by tests/decode/scheduling/test_constraint.py,
+tests/decode/scheduling/test_sampling_behind_steps.py and tests/decode/generation/test_samplers.py.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

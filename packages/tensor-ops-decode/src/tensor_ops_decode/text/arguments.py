@@ -8,7 +8,7 @@ __all__ = [
     "Prompt",
     "check_texts",
     "checked_prompt",
-    "checked_stops",
+    "checked_strings",
     "listed_prompts",
     "texts_in",
 ]
@@ -49,19 +49,19 @@ def texts_in(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             waiting += [(f"{name}[{index}]", each) for index, each in enumerate(value)]
 
 
-def checked_stops(stop: Any) -> tuple[str, ...]:
-    """Return the stop strings of an answer: none is empty or has a lone surrogate."""
-    expected = f"stop must be a string or a sequence of strings, got {stop!r:.80}"
-    if isinstance(stop, (bytes, Mapping)) or not isinstance(stop, Iterable):
+def checked_strings(name: str, given: Any) -> tuple[str, ...]:
+    """Return the strings of an argument, one or several: none is empty or has a lone surrogate."""
+    expected = f"{name} must be a string or a sequence of strings, got {given!r:.80}"
+    if isinstance(given, (bytes, Mapping)) or not isinstance(given, Iterable):
         raise TypeError(expected)
-    stops = (stop,) if isinstance(stop, str) else tuple(stop)
-    for number, each in enumerate(stops):
+    strings = (given,) if isinstance(given, str) else tuple(given)
+    for number, each in enumerate(strings):
         if not isinstance(each, str):
-            raise TypeError(f"{expected}; stop[{number}] is {each!r:.80}")
+            raise TypeError(f"{expected}; {name}[{number}] is {each!r:.80}")
         if not each:
-            raise ValueError(f"stop must be strings that are not empty, got {stop!r:.80}")
-        _check_text("stop" if isinstance(stop, str) else f"stop[{number}]", each)
-    return stops
+            raise ValueError(f"{name} must be strings that are not empty, got {given!r:.80}")
+        _check_text(name if isinstance(given, str) else f"{name}[{number}]", each)
+    return strings
 
 
 def listed_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
