@@ -27,7 +27,7 @@ WRONG_FIELDS = [
     *("model", "n", "temperature", "top_p", "top_k", "min_p", "seed", "stop", "logit_bias"),
     *("presence_penalty", "repetition_penalty", "penalty_last_n", "regex", "grammar"),
     *("max_tokens", "messages", "response_format", "tools", "tool_choice", "modalities"),
-    *("chat_template_kwargs", "stream_options", "top_logprobs"),
+    *("chat_template_kwargs", "stream_options", "top_logprobs", "typical_p", "xtc_probability"),
 ]
 RAW = [
     b"",

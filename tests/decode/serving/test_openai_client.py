@@ -100,7 +100,9 @@ def test_stop_strings_end_answers(client, model):
 
 def test_settings_are_those_of_generate(client, model):
     settings = {"top_k": 5, "min_p": 0.1, "repetition_penalty": 1.2, "penalty_last_n": 4}
-    settings |= {"ignore_eos": True}
+    settings |= {"typical_p": 0.9, "xtc_probability": 0.5, "xtc_threshold": 0.02}
+    settings |= {"dry_multiplier": 2.0, "dry_allowed_length": 1, "dry_sequence_breakers": ["b"]}
+    settings |= {"dry_base": 2.5, "dry_penalty_last_n": 7, "ignore_eos": True}
     known = {"seed": 1, "temperature": 0.9, "presence_penalty": 0.5, "frequency_penalty": 0.25}
     bias = {65: 4.0, 66: -100.0}
     (expected,) = model.generate("ab", max_new_tokens=9, logit_bias=bias, **settings, **known)

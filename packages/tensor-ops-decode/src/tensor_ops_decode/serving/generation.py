@@ -30,8 +30,15 @@ __all__ = ["MOST_NEW_TOKENS", "ServedModel", "in_thread", "new_id", "token_text"
 # As many as the model allows.
 MOST_NEW_TOKENS = 2**31 - 1
 _Result = TypeVar("_Result")
-_SAMPLED = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
-_GIVEN = (*_SAMPLED, "presence_penalty", "frequency_penalty", "penalty_last_n", "regex", "grammar")
+_SAMPLED = (
+    *("temperature", "top_p", "top_k", "min_p", "typical_p", "xtc_probability", "xtc_threshold"),
+    "repetition_penalty",
+)
+_GIVEN = (
+    *(*_SAMPLED, "presence_penalty", "frequency_penalty", "penalty_last_n", "regex", "grammar"),
+    *("dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n"),
+    "dry_sequence_breakers",
+)
 
 
 @dataclass(frozen=True, eq=False)
