@@ -249,12 +249,14 @@ class Interpreter:
 
 def _follow(page, environment):
     """Run the blocks of a page in order and hold each to what the page says of it."""
-    last = None
+    last, left_out = None, ""
     with _interpreters(environment) as interpreter:
         for block in blocks(page):
             if "run" in block.notes:
-                last = None
+                last, left_out = None, block.notes["run"]
             elif block.language == "text":
+                if last is None and "serving/test_guide.py" in left_out:  # which compares it
+                    continue
                 assert last, f"{block}: no block that is run stands before this output"
                 assert matches(last.output, block.code), f"{block}: the output is\n{last.output}"
             else:
