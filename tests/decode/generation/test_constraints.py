@@ -7,6 +7,7 @@ import re
 import sys
 import threading
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,20 @@ def test_a_schema_is_a_mapping_or_its_text(model):
     ended = [each.text for each in answers if each.finish_reason == "stop"]
     assert ended
     assert [*map(json.loads, ended)]
+
+
+def test_deep_grammars_take_no_stack_of_the_caller(model):
+    following = [*pairwise(range(9000))]
+    rules = "\n".join(f'r{rule}: "a" r{after}' for rule, after in following)
+    grammar = f'start: r0\n{rules}\nr8999: "b"\n'
+    (found,) = model.generate("a", grammar=grammar, max_new_tokens=3)
+    assert found.text == "aaa"
+    rules = {f"r{rule}": {"$ref": f"#/$defs/r{after}"} for rule, after in following}
+    schema = {"$ref": "#/$defs/r0", "$defs": rules | {"r8999": {"const": 1}}}
+    with pytest.raises(ValueError, match="json_schema must have at most 262144 characters, got"):
+        model.generate("a", json_schema=schema)
+    schema["$defs"] = {name: rules[name] for name in [*rules][:4000]} | {"r4000": {"const": 1}}
+    assert model.generate("a", json_schema=schema, max_new_tokens=3)[0].text == "1"
 
 
 def test_an_end_token_stands_where_an_answer_may_end_and_nowhere_else(model):

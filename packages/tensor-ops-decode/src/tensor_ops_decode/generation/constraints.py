@@ -6,7 +6,9 @@ It is imported where an answer has a constraint.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,6 +26,11 @@ __all__ = ["AnswerConstraint", "Constraints", "take_constraint"]
 
 # JSON as json.dumps writes it: where any whitespace may stand, small models write nothing else.
 _OF_JSON = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+# The library calls itself for what is within something else, or named by it, and so a text of some
+# thousand rules takes more than the stack that threads have, whose end is the end of the process.
+_MOST_LETTERS, _STACK_BYTES = 1 << 18, 1 << 29
+_LETTERS_OF_ANY_STACK = 1 << 12
+_stack_size_lock = threading.Lock()
 # A text on whose tokens both libraries must agree.
 _SAMPLE = '{"two words": [1, "é"]}\n'
 
@@ -73,9 +80,13 @@ class Constraints:
             raise TypeError(f"{name} must be a string, got {value!r:.80}")
         else:
             check_texts(given)
-        matcher = self._new(
-            self._tokens, self._described(name, value), log_level=0, limits=self._limits
-        )
+        if len(value) > _MOST_LETTERS:
+            raise ValueError(
+                f"{name} must have at most {_MOST_LETTERS} characters, got {len(value)}"
+            )
+        described = self._described(name, value)
+        make = partial(self._new, self._tokens, described, log_level=0, limits=self._limits)
+        matcher = make() if len(value) <= _LETTERS_OF_ANY_STACK else _with_deep_stack(make)
         if matcher.is_error():
             raise ValueError(_refusal(name, matcher.get_error()))
         has_end = self._has_end and not ignore_eos
@@ -102,6 +113,25 @@ class Constraints:
         else:
             text = self._new.grammar_from_lark(value)
         return text
+
+
+def _with_deep_stack(function: Callable[[], Any]) -> Any:
+    """Call a function in a thread that has a large stack, most of which takes no memory."""
+    found: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            found.set_result(function())
+        except BaseException as error:
+            found.set_exception(error)
+
+    with _stack_size_lock:
+        before = threading.stack_size(_STACK_BYTES)
+        try:
+            threading.Thread(target=run, daemon=True).start()
+        finally:
+            threading.stack_size(before)
+    return found.result()
 
 
 def _refusal(name: str, words: object) -> str:
