@@ -80,6 +80,15 @@ def test_several_answers_of_several_prompts(client, model):
     assert tokens == [each.logprobs.tokens for each in found.choices]
 
 
+def test_a_stream_counts_each_prompt_once(client):
+    options = {"stream": True, "stream_options": {"include_usage": True}}
+    # The answers have many lengths, and so they end in another order than they have begun.
+    given = {"model": "bytes", "prompt": ["1", "22" * 9], "extra_body": {"regex": "[ab]*c"}}
+    for seed in range(4):
+        *_, last = client.completions.create(n=2, seed=seed, max_tokens=99, **options, **given)
+        assert last.usage.prompt_tokens == 19
+
+
 def test_prompts_of_tokens(client, model):
     given = {"model": "bytes", "max_tokens": 4, "temperature": 0}
     (expected,) = model.generate([[65, 66, 67]], max_new_tokens=4)

@@ -49,21 +49,20 @@ class Completions:
             "created": int(time.time()),
             "model": served.name,
         }
-        self._prompts: list[Prompt] = []
+        given = request.prompt
+        is_one = isinstance(given, str) or (bool(given) and isinstance(given[0], int))
+        self._prompts: list[Any] = [given] if is_one else list(given)
+        if not self._prompts:
+            raise RequestError("prompt is an empty list; give a text", param="prompt")
 
     async def begin(self) -> Reply:
         """Let the answers join."""
-        return await self._served.begin(self._request, self._prepared)
+        return await self._served.begin(self._request, self._prepared, len(self._prompts))
 
     def _prepared(self) -> tuple[Sequence[Prompt], Mapping[str, Any]]:
-        request, given = self._request, self._request.prompt
-        is_one = isinstance(given, str) or (bool(given) and isinstance(given[0], int))
-        prompts: list[Any] = [given] if is_one else list(given)
-        if not prompts:
-            raise RequestError("prompt is an empty list; give a text", param="prompt")
+        request, prompts = self._request, self._prompts
         if request.suffix:
             prompts = [self._around(each, request.suffix) for each in prompts]
-        self._prompts = prompts
         most = _MOST_TOKENS if request.max_tokens is None else request.max_tokens
         return prompts, {"max_new_tokens": most, "logprobs": request.logprobs}
 
@@ -104,7 +103,7 @@ class Completions:
 
     async def events(self, reply: Reply) -> AsyncGenerator[bytes, None]:
         """Yield the events of a stream."""
-        completions: list[Completion] = []
+        ended: dict[int, Completion] = {}
         lengths, seen = dict[int, int](), dict[int, int]()
         async for index, text, logprobs, completion in reply.progress():
             first = seen.get(index, 0)
@@ -115,8 +114,9 @@ class Completions:
             seen[index], lengths[index] = first + len(logprobs), length + len(text)
             yield event({**self._head, "choices": [choice]})
             if completion is not None:
-                completions.append(completion)
+                ended[index] = completion
         if self._request.includes_usage:
+            completions = [ended[index] for index in sorted(ended)]
             yield event({**self._head, "choices": [], "usage": self._usage(completions)})
         yield LAST
 

@@ -81,14 +81,15 @@ class ServedModel:
         self,
         request: Generation,
         prompts: Callable[[], tuple[Sequence[Prompt], Mapping[str, Any]]],
+        num_prompts: int = 1,
     ) -> Reply:
         """Let the answers to a request join; the caller lets the reply leave in the end.
 
-        `prompts` returns the prompts and more arguments of `Model.generate`. It is called in
+        `prompts` returns so many prompts and more arguments of `Model.generate`. It is called in
         another thread, for the tokens of long texts take their time.
         """
         self.check_name(request.model)
-        self.thread.check_room(request.n or 1)
+        self.thread.check_room(num_prompts * (request.n or 1))
         reply = Reply(self.most_seconds)
 
         def prepare() -> None:
