@@ -125,6 +125,7 @@ class AnswerThread:
         self.most_answers = model.kernel.program.limits.max_requests + most_waiting
         self._condition = threading.Condition()
         self._commands: deque[Callable[[], None]] = deque()  # for the thread, under the condition
+        self._calls: deque[Callable[[], None]] = deque()  # so too, of which one comes at a time
         self._replies: list[Reply] = []  # of the thread: those that have not ended
         self._submitted: dict[Reply, int] = {}  # of the event loop: how many have not ended
         self._is_closing = False
@@ -166,7 +167,7 @@ class AnswerThread:
     def check_room(self, count: int) -> None:
         """Raise an error unless so many answers may join."""
         if self._failure is not None:
-            raise RequestError(f"the model has failed: {self._failure}", 503)
+            raise self._error(self._failure)
         if count > self.most_answers:
             raise RequestError(
                 f"the request asks for {count} answers, and the server computes or keeps waiting "
@@ -211,7 +212,10 @@ class AnswerThread:
         self._command(leave)
 
     async def call(self, function: Callable[[], _Result]) -> _Result:
-        """Call a function that uses the kernel, between its steps, and return the result."""
+        """Call a function that uses the kernel, between its steps, and return the result.
+
+        No two are called without steps between them, if there are answers to be computed.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[_Result] = loop.create_future()
 
@@ -223,6 +227,8 @@ class AnswerThread:
             if future.cancelled():
                 return
             try:
+                if self._failure is not None:
+                    raise self._error(self._failure)
                 result = function()
             except Exception as error:
                 loop.call_soon_threadsafe(settle, future.set_exception, error)
@@ -230,13 +236,18 @@ class AnswerThread:
                 loop.call_soon_threadsafe(settle, future.set_result, result)
 
         self.check_room(0)
-        self._command(run)
+        with self._condition:
+            self._calls.append(run)
+            self._condition.notify()
         return await future
 
     def _command(self, command: Callable[[], None]) -> None:
         with self._condition:
             self._commands.append(command)
             self._condition.notify()
+
+    def _error(self, failure: Exception) -> RequestError:
+        return RequestError(f"the model has failed: {failure}", 503)
 
     def _run(self) -> None:
         try:
@@ -247,18 +258,28 @@ class AnswerThread:
         except Exception as error:  # of the model as a whole: each request finds its own
             _log.exception("the model has failed; the server answers no more requests")
             self._failure = error
-            failed = RequestError(f"the model has failed: {error}", 503)
-            self._send([(reply, [], failed) for reply in self._replies])
+            self._refuse(error)
         finally:
             self._running.close()
+
+    def _refuse(self, failure: Exception) -> None:
+        """Tell all requests of the failure, with those that were on their way to the thread."""
+        while True:
+            self._send([(reply, [], self._error(failure)) for reply in self._replies])
+            self._replies.clear()
+            if self._is_closing:
+                return
+            self._take_commands()
 
     def _take_commands(self) -> None:
         """Do what the event loop has asked for; wait for it where no answer is to be computed."""
         with self._condition:
-            while not self._commands and not self._replies:
+            while not self._commands and not self._calls and not self._replies:
                 self._condition.wait()
             commands = [*self._commands]
             self._commands.clear()
+            if self._calls:
+                commands.append(self._calls.popleft())
         for command in commands:
             command()
 
