@@ -49,7 +49,7 @@ RAW = [
 
 
 def bodies():
-    """Return 200 paths and bodies."""
+    """Return 300 paths and bodies."""
     found = [(path, body) for path in GOOD for body in RAW]
     path = "/v1/chat/completions"
     for field in WRONG_FIELDS:
@@ -75,7 +75,11 @@ def bodies():
         found.append(("/v1/chat/completions", json.dumps({"messages": messages}).encode()))
     draw = random.Random(1)
     texts = [json.dumps(body).encode() for body in GOOD.values()]
-    while len(found) < 260:
+    for depth in range(920, 1000, 2):
+        nested = "[" * depth + "]" * depth
+        tool = f'{{"messages":[{{"role":"user"}}],"tools":[{{"type":{nested}}}]}}'
+        found.append(("/v1/chat/completions", tool.encode()))
+    while len(found) < 300:
         number = draw.randrange(len(texts))
         text = bytearray(texts[number])
         text[draw.randrange(len(text))] = draw.choice(b'{}[]",:\0\x80\xff')

@@ -153,6 +153,36 @@ def test_a_model_that_fails_is_said(model, http, monkeypatch):
     assert http.post("/v1/completions", json=LONG).status_code == 503
 
 
+def test_requests_that_come_while_a_model_fails_end(model, http, monkeypatch):
+    has_begun, may_fail = threading.Event(), threading.Event()
+
+    def failing(*_, **__):
+        has_begun.set()
+        may_fail.wait(20)
+        raise RuntimeError("the memory is gone")
+
+    monkeypatch.setattr(model.kernel, "run", failing)
+    paths = ["/v1/completions", "/v1/completions", "/v1/embeddings", "/v1/embeddings"]
+    bodies = [LONG, LONG, {"input": "a"}, {"input": "b"}]
+    statuses = []
+
+    def ask(path, body):
+        statuses.append(http.post(path, json=body).status_code)
+
+    threads = [threading.Thread(target=ask, args=each) for each in zip(paths, bodies, strict=True)]
+    threads[0].start()
+    assert has_begun.wait(20)
+    for thread in threads[1:]:
+        thread.start()
+    until(lambda: gauges(http) == [1, 1])
+    time.sleep(0.2)  # for those that no gauge shows
+    may_fail.set()
+    for thread in threads:
+        thread.join(20)
+    assert statuses == [503] * 4
+    assert gauges(http)[1] == 0
+
+
 def test_logits_that_are_no_numbers_are_an_error_of_one_request(tmp_path):
     save_model(tmp_path)
     path = tmp_path / "model.safetensors"
@@ -171,6 +201,22 @@ def test_logits_that_are_no_numbers_are_an_error_of_one_request(tmp_path):
         done = http.post("/v1/completions", json={**bad, "stream": True})
         assert "logits" in json.loads(done.text.strip().splitlines()[-1][6:])["error"]["message"]
         assert http.post("/v1/completions", json=good).status_code == 200
+
+
+def test_metrics_count_errors_of_the_server(model, monkeypatch):
+    monkeypatch.setattr(model.answering, "answers", lambda *_, **__: {}["secret"])
+    with running_server(model, "bytes") as address:
+        done = httpx.post(f"{address}/v1/completions", json=LONG)
+        assert (done.status_code, done.json()["error"]["type"]) == (500, "server_error")
+        text = httpx.get(f"{address}/metrics").text
+        assert 'path="/v1/completions",status="500"} 1.0' in text
+
+
+def test_prompts_are_counted_before_they_are_read(http):
+    done = http.post("/v1/completions", json={"prompt": ["a"] * 500_000, "n": 2})
+    assert done.status_code == 400
+    assert "the request asks for 1000000 answers" in done.json()["error"]["message"]
+    assert done.elapsed.total_seconds() < 5
 
 
 def test_metrics_count(http):

@@ -124,6 +124,7 @@ def application(
     errors: dict[Any, Any] = {
         RequestError: _on_request_error,
         HTTPException: _on_http_exception,
+        RecursionError: _on_recursion,
         ClientDisconnect: _on_disconnect,
         Exception: _on_error,
     }
@@ -245,6 +246,11 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
     return Json(RequestError(words, error.status_code).body(), error.status_code, error.headers)
 
 
+async def _on_recursion(_: Request, __: Exception) -> Response:
+    error = RequestError("the request is nested too deeply")
+    return Json(error.body(), error.status)
+
+
 async def _on_disconnect(_: Request, __: Exception) -> Response:
     return Response(status_code=499)  # which nobody reads, but the metrics count
 
@@ -272,6 +278,9 @@ class _Counted:
 
         try:
             await self._app(scope, receive, send_and_note)
+        except Exception:  # of which the client is told behind this
+            status = 500 if status == 499 else status
+            raise
         finally:
             path = scope["path"] if scope["path"] in self._paths else "other"
             self._metrics.count_request(path, status, time.perf_counter() - start)
