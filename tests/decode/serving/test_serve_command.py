@@ -56,6 +56,26 @@ def test_a_signal_lets_it_finish_what_runs(started, sent):
     assert "prompt" not in told
 
 
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_it_at_once(started, sent):
+    process, address = started
+    headers = {"authorization": "Bearer k"}
+    body = {**LONG, "n": 72}
+
+    def read(lines):
+        for line in lines:
+            assert line != "data: [DONE]"
+            process.send_signal(sent)  # two at a time may be one
+
+    with httpx.stream("POST", f"{address}/v1/completions", json=body, headers=headers) as stream:
+        lines = stream.iter_lines()
+        next(lines)
+        with pytest.raises(httpx.TransportError):
+            read(lines)
+    assert process.wait(30) == 0
+    assert process.stderr.read() == ""
+
+
 def test_llm_talks_to_it(started, tmp_path):
     _, address = started
     lines = ["- model_id: served", "  model_name: bytes", "  api_key_name: bytes"]

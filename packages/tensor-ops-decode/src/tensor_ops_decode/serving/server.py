@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import logging
 import signal
 import socket
 import sys
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -59,7 +61,24 @@ def run_server(
             flush=True,
         )
         with _ends_quietly():
-            uvicorn.Server(config).run(sockets=[listener])
+            _Server(config).run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """A server that finishes what runs at the first signal, and drops it at the second."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Take a signal."""
+        if not self.should_exit:
+            super().handle_exit(sig, frame)
+            return
+        with contextlib.suppress(RuntimeError):  # the event loop has ended
+            asyncio.get_running_loop().call_soon_threadsafe(self._drop)
+
+    def _drop(self) -> None:
+        """Close all connections, so that requests end as they do when clients go away."""
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
 
 
 @contextlib.contextmanager
