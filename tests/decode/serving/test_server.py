@@ -121,6 +121,18 @@ def test_an_answer_that_takes_too_long_is_an_error(slow, model):
         assert json.loads(last.removeprefix("data: "))["error"]["type"] == "server_error"
 
 
+def test_a_long_text_holds_up_no_other_thread(model):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(model.tokenizer.encode("é" * 300_000)))
+    thread.start()
+    num_turns = 0
+    while thread.is_alive():
+        time.sleep(0.001)
+        num_turns += 1
+    assert found == [[0xC3, 0xA9] * 300_000]
+    assert num_turns > 10
+
+
 def test_a_slow_reader_holds_up_nobody(http):
     host, port = http.base_url.host, http.base_url.port
     body = json.dumps({**LONG, "stream": True, "logprobs": 20}).encode()

@@ -26,7 +26,7 @@ from tensor_ops_decode.weights import FileFormatError, open_weights  # noqa: E40
 
 SPECIAL = [
     "<|im_start|>user\nHi<|im_end|>\n", "<|endoftext|>", "a<|im_end|>b <|im_start|>", "<|im_end",
-    "<|im_start|><|im_start|> x", "<repo_name>x<file_sep>y",
+    "<|im_start|><|im_start|> x", "<repo_name>x<file_sep>y", "<|im_start|>Is it 12é?\n" * 500,
 ]  # fmt: skip
 
 

@@ -8,7 +8,10 @@ import tokenizers
 
 from tensor_ops_decode.text.special_names import Place
 
-__all__ = ["PlacedTokens"]
+__all__ = ["PlacedTokens", "tokens_of"]
+
+# How long a text is whose tokens other threads wait for.
+_SHORT = 1 << 12
 
 
 class PlacedTokens:
@@ -42,7 +45,16 @@ class PlacedTokens:
             pieces += [text[end : place[0]], self._alias[text[slice(*place)]]]
             end = place[1]
         changed = "".join([*pieces, text[end:]])
-        found: list[int] = self._tokenizer.encode(changed, add_special_tokens=False).ids
+        found = tokens_of(self._tokenizer, changed, add_special_tokens=False)
         if sum(token in self._special for token in found) != len(places):
             return None
         return [self._token_of.get(token, token) for token in found]
+
+
+def tokens_of(tokenizer: tokenizers.Tokenizer, text: str, *, add_special_tokens: bool) -> list[int]:
+    """Return the tokens of a text; other threads go on while those of a long one are found."""
+    if len(text) <= _SHORT:
+        return list(tokenizer.encode(text, add_special_tokens=add_special_tokens).ids)
+    # The library lets other threads run where it has several texts.
+    found = tokenizer.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+    return list(found[0].ids)

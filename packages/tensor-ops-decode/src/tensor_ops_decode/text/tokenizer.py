@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 import tokenizers
 
-from tensor_ops_decode.text.placed_tokens import PlacedTokens
+from tensor_ops_decode.text.placed_tokens import PlacedTokens, tokens_of
 from tensor_ops_decode.text.special_names import Place, SpecialNames
 from tensor_ops_decode.weights.mapped_file import FileFormatError
 
@@ -114,12 +114,11 @@ class Tokenizer:
         with self._lock:
             self._tokenizer.encode_special_tokens = self._splits or not parse_special_tokens
             try:
-                encoding = self._tokenizer.encode(text, add_special_tokens=add_special_tokens)
+                tokens = tokens_of(self._tokenizer, text, add_special_tokens=add_special_tokens)
             except BaseException as error:
                 if not is_of_library(error):
                     raise
                 raise ValueError(f"the tokenizer cannot encode the text: {error}") from error
-        tokens = list(encoding.ids)
         if add_special_tokens and self.adds_bos and tokens[:2] == [self.bos, self.bos]:
             del tokens[0]
         return tokens
