@@ -184,6 +184,7 @@ def test_responses(client, model):
     assert (found.status, found.error) == ("incomplete", None)
     assert found.incomplete_details.reason == "max_output_tokens"
     assert found.output_text == expected.text
+    assert [item.status for item in found.output] == ["incomplete"]
     assert found.usage.input_tokens == len(expected.prompt_tokens)
     assert found.usage.output_tokens == len(expected.tokens)
     parts = [{"type": "input_text", "text": "How are you?"}]

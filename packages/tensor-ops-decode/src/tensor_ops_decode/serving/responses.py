@@ -90,12 +90,12 @@ class Responses:
                 for said in items.take(delta):
                     yield said
             if each.completion is not None:
-                for said in items.end():
+                for said in items.end(is_cut=_is_cut(each.completion)):
                     yield said
                 yield self._ended(items.items, each.completion)
 
     def _ended(self, items: list[dict[str, Any]], completion: Completion) -> dict[str, Any]:
-        is_cut = completion.finish_reason == "length"
+        is_cut = _is_cut(completion)
         usage = usage_of([completion])
         status = "incomplete" if is_cut else "completed"
         response = {
@@ -136,12 +136,12 @@ class _Items:
             if text := function.get("arguments"):
                 yield from self._add(kind, text)
 
-    def end(self) -> Iterator[dict[str, Any]]:
-        """Yield what is said when the open item ends."""
+    def end(self, *, is_cut: bool = False) -> Iterator[dict[str, Any]]:
+        """Yield what is said when the open item ends, or is cut off."""
         if self._kind is None:
             return
         item, at = self.items[-1], self._place()
-        item["status"] = "completed"
+        item["status"] = "incomplete" if is_cut else "completed"
         if item["type"] == "function_call":
             item["arguments"] = self._text
             done = {"arguments": self._text, "name": item["name"]}
@@ -199,6 +199,11 @@ class _Items:
 
     def _place(self) -> dict[str, Any]:
         return {"item_id": self.items[-1]["id"], "output_index": len(self.items) - 1}
+
+
+def _is_cut(completion: Completion) -> bool:
+    """Return whether an answer has ended before the model ended it."""
+    return completion.finish_reason == "length"
 
 
 def _more(part: Mapping[str, Any]) -> dict[str, Any]:
