@@ -93,6 +93,29 @@ def http(address):
         yield http
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "says"),
+    [
+        ("responses", {"input": [{"type": "reasoning", "content": 5}]}, "an item of reasoning"),
+        (
+            "responses",
+            {"input": [{"type": "reasoning", "content": [5]}]},
+            "an item of reasoning",
+        ),
+        ("responses", {"input": [{"role": "user"}]}, "a message of the role 'user' needs content"),
+        (
+            "chat/completions",
+            {"messages": [{"role": "user", "content": "a"}], "chat_template_kwargs": {"self": 1}},
+            "chat_template_kwargs cannot have self",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said(http, path, body, says):
+    done = http.post(f"/v1/{path}", json=body)
+    assert done.status_code == 400
+    assert says in done.json()["error"]["message"]
+
+
 def test_hostile_bodies_are_refused(http):
     statuses = []
     for path, body in bodies():

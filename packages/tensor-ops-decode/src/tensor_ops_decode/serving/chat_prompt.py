@@ -16,6 +16,8 @@ __all__ = ["ChatPrompt"]
 
 # How many of the last tokens of a prompt show whether it has begun reasoning.
 _LAST_TOKENS = 64
+# What chat templates get from other fields of a request.
+_OWN_VARIABLES = {"self", "messages", "tools", "continue_final_message"}
 
 
 class ChatPrompt:
@@ -56,6 +58,11 @@ class ChatPrompt:
                 param="tools",
             )
         variables: dict[str, Any] = dict(request.chat_template_kwargs or {})
+        if taken := variables.keys() & _OWN_VARIABLES:
+            raise RequestError(
+                f"chat_template_kwargs cannot have {', '.join(sorted(taken))}",
+                param="chat_template_kwargs",
+            )
         if request.reasoning_effort is not None:
             variables.setdefault("reasoning_effort", request.reasoning_effort)
         if self._tools:
@@ -148,6 +155,8 @@ def _called_tool(request: ChatRequest) -> str | None:
 def _message_of(given: Message) -> dict[str, Any]:
     """Return a message as chat templates know it."""
     role = "system" if given.role == "developer" else given.role
+    if given.content is None and role != "assistant":
+        raise RequestError(f"a message of the role {given.role!r} needs content", param="messages")
     found: dict[str, Any] = {"role": role, "content": _text_of(given.content)}
     for name in ("name", "tool_call_id", "reasoning_content"):
         if (value := getattr(given, name)) is not None:

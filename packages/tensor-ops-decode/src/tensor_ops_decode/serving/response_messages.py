@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from tensor_ops_decode.serving.errors import RequestError
-from tensor_ops_decode.serving.protocol import ChatRequest, ResponsesRequest
+from tensor_ops_decode.serving.protocol import ChatRequest, ContentPart, ResponsesRequest
 
 __all__ = ["chat_request_of"]
 
@@ -102,9 +102,17 @@ def _messages(request: ResponsesRequest) -> list[dict[str, Any]]:
             output = {"role": "tool", "tool_call_id": item.get("call_id")}
             messages.append({**output, "content": item.get("output")})
         elif kind == "reasoning":
-            parts = item.get("content") or ()
-            if text := "".join(str(part.get("text", "")) for part in parts):
+            if text := _thoughts_of(item.get("content")):
                 messages.append({"role": "assistant", "reasoning_content": text})
         else:
             raise RequestError(f"input has an item of type {kind!r:.80}, which is not supported")
     return messages
+
+
+def _thoughts_of(content: Any) -> str:
+    """Return the text of an item of reasoning, whose content may have been left out."""
+    try:
+        parts = msgspec.convert(content or [], list[ContentPart])
+    except msgspec.ValidationError as error:
+        raise RequestError(f"an item of reasoning is wrong: {error}", param="input") from None
+    return "".join(part.text or "" for part in parts)
