@@ -133,6 +133,32 @@ def test_a_long_text_holds_up_no_other_thread(model):
     assert num_turns > 10
 
 
+def test_embeddings_wait_for_room_while_answers_go_on(slow, http):
+    times = []
+
+    def read():
+        with http.stream("POST", "/v1/completions", json={**LONG, "stream": True}) as stream:
+            times.extend(time.monotonic() for _ in stream.iter_lines())
+
+    # The last one waits, and takes no place before the embeddings.
+    others = [
+        threading.Thread(target=http.post, args=("/v1/completions",), kwargs={"json": body})
+        for body in ({**LONG, "max_tokens": 120, "n": 3}, LONG)
+    ]
+    reader = threading.Thread(target=read)
+    reader.start()
+    for thread in others:
+        thread.start()
+    until(lambda: gauges(http) == [4, 1])
+    start = time.monotonic()
+    assert http.post("/v1/embeddings", json={"input": ["a", "b"]}).status_code == 200
+    end = time.monotonic()
+    for thread in (reader, *others):
+        thread.join(20)
+    assert sum(start < each < end for each in times) > 5
+    assert end < times[-1]
+
+
 def test_a_slow_reader_holds_up_nobody(http):
     host, port = http.base_url.host, http.base_url.port
     body = json.dumps({**LONG, "stream": True, "logprobs": 20}).encode()

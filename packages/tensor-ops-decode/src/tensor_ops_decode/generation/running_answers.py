@@ -29,7 +29,8 @@ class RunningAnswers:
     """Answers that wait for room in a kernel, or take steps; they join and leave between steps.
 
     The lock is of all answers of the kernel, and so are the numbers of requests that are abandoned:
-    who uses the kernel next removes them.
+    who uses the kernel next removes them. No answer that waits is begun while `is_held`, so that
+    there comes to be room for something else.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class RunningAnswers:
         self._kernel, self._lock = kernel, lock
         self._abandoned = abandoned
         self._waiting = deque(answers)
+        self.is_held = False
         self._running: dict[Answer, int] = {}  # the number of the request of each
 
     @property
@@ -99,7 +101,7 @@ class RunningAnswers:
         kernel, running = self._kernel, self._running
         with self._lock:
             remove_abandoned(kernel, self._abandoned)
-            while self._waiting:
+            while self._waiting and not self.is_held:
                 answer = self._waiting[0]
                 length = len(answer.prompt) + answer.request["max_new_tokens"] - 1
                 if not kernel.has_room(length):

@@ -120,7 +120,7 @@ class AnswerThread:
     """
 
     def __init__(self, model: Model, most_waiting: int) -> None:
-        self._running = model.answering.running()
+        self._running, self._kernel = model.answering.running(), model.kernel
         self._lock = model.answering.lock
         self.most_answers = model.kernel.program.limits.max_requests + most_waiting
         self._condition = threading.Condition()
@@ -278,10 +278,21 @@ class AnswerThread:
                 self._condition.wait()
             commands = [*self._commands]
             self._commands.clear()
-            if self._calls:
+            can_call = bool(self._calls) and self._has_room()
+            self._running.is_held = bool(self._calls) and not can_call
+            if can_call:
                 commands.append(self._calls.popleft())
         for command in commands:
             command()
+
+    def _has_room(self) -> bool:
+        """Return whether what a call computes has room beside the answers.
+
+        Without, the call would run their steps until there is, of which no client would be told.
+        """
+        if self._failure is not None or not self._running.num_running:
+            return True
+        return self._kernel.has_room(self._kernel.program.limits.longest)
 
     def _tell(self) -> None:
         """Tell the event loop how far the answers have come."""
