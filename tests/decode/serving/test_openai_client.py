@@ -158,6 +158,8 @@ def test_embeddings(client, model):
     assert np.array_equal(np.float32(one.embedding), expected[0])
     with pytest.raises(openai.BadRequestError, match="dimensions must be 64, which the model has"):
         client.embeddings.create(model="bytes", input="a", dimensions=3)
+    with pytest.raises(openai.BadRequestError, match="text 1: a text of 513 tokens is more than"):
+        client.embeddings.create(model="bytes", input=["a", "a" * 513])
 
 
 def test_clients_at_the_same_time(address, model):

@@ -32,8 +32,15 @@ async def embeddings(served: ServedModel, request: EmbeddingRequest) -> dict[str
     model = served.model
 
     def count() -> int:
-        encode = model.tokenizer.encode
-        return sum(len(encode(each) if isinstance(each, str) else each) for each in texts)
+        encode, longest = model.tokenizer.encode, model.kernel.program.limits.longest
+        lengths = [len(encode(each) if isinstance(each, str) else each) for each in texts]
+        for number, length in enumerate(lengths):
+            if length > longest:  # known here, without the time of the thread that computes answers
+                raise ValueError(
+                    f"text {number}: a text of {length} tokens is more than there is room for, "
+                    f"{longest}"
+                )
+        return sum(lengths)
 
     num_tokens = await in_thread(count)
     rows: list[Any] = []
