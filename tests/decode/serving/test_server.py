@@ -58,12 +58,18 @@ def http(model):
 def test_a_key_is_asked_for(model):
     with running_server(model, "bytes", api_key="se cret") as address:
         assert httpx.get(f"{address}/health").status_code == 200
-        for headers in ({}, {"authorization": "Bearer secret"}, {"authorization": "se cret"}):
+        for headers in (
+            {},
+            {"authorization": "Bearer secret"},
+            {"authorization": "se cret"},
+            {"authorization": "Basic se cret"},
+        ):
             done = httpx.get(f"{address}/v1/models", headers=headers)
             assert (done.status_code, done.headers["www-authenticate"]) == (401, "Bearer")
             assert done.json()["error"]["code"] == "invalid_api_key"
-        right = {"authorization": "Bearer se cret"}
-        assert httpx.get(f"{address}/v1/models", headers=right).status_code == 200
+        for scheme in ("Bearer", "bearer"):
+            right = {"authorization": f"{scheme} se cret"}
+            assert httpx.get(f"{address}/v1/models", headers=right).status_code == 200
 
 
 def test_pages_of_other_sites_may_ask_if_they_are_named(model, http):

@@ -290,12 +290,13 @@ class _WithKey:
     """Lets requests pass that have the key, and those that ask how the server is."""
 
     def __init__(self, app: ASGIApp, key: str) -> None:
-        self._app, self._wanted = app, f"Bearer {key}".encode()
+        self._app, self._key = app, key.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] not in _OPEN_PATHS:
             given = dict(scope["headers"]).get(b"authorization", b"")
-            if not hmac.compare_digest(given, self._wanted):
+            scheme, _, key = given.partition(b" ")
+            if not hmac.compare_digest(key, self._key) or scheme.lower() != b"bearer":
                 words = "the request needs the server's key, as Authorization: Bearer KEY"
                 error = RequestError(words, 401, code="invalid_api_key")
                 response = Json(error.body(), 401, {"www-authenticate": "Bearer"})
