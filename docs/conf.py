@@ -52,7 +52,10 @@ nitpick_ignore = [
 nitpick_ignore_regex = [
     ("py:class", r"(collections\.abc|os|pathlib|types|typing)\.\w+(\[\w+)?"),
     ("py:class", r"numpy\.(dtype|ndarray|uint8|_typing\..*)|tensor_ops_(cpp|cuda)\._native\.\w+"),
-    ("py:class", r"Answer|Array|ChatTemplate|Messages|NDArray|np\.float32|Prompt|RunningAnswers|Tokenizer|Weights|deque"),
+    (
+        "py:class",
+        r"Answer|Array|ChatTemplate|Messages|NDArray|np\.float32|Prompt|RunningAnswers|Tokenizer|Weights|deque",
+    ),
     ("py:class", r"tensor_ops_decode\.(kernel|kinds|weights)\.\w+\.\w+"),
     ("py:.*", r"(onnx|onnxruntime|torch)(\.\w+)+"),
 ]

@@ -115,6 +115,7 @@ def test_responses_have_calls_as_items(client, request):
     [
         ({"tools": [{"type": "web_search"}]}, "a tool must have the type 'function'"),
         ({"tools": [{"type": "function", "function": {}}]}, "a tool needs a name"),
+        ({"tools": [*TOOLS, TOOLS[0]]}, "two tools have the same name"),
         ({"tool_choice": "always"}, "tool_choice must be 'none', 'auto', 'required' or name"),
         (
             {"tool_choice": {"type": "function", "function": {"name": "f"}}},

@@ -165,6 +165,20 @@ def test_embeddings_wait_for_room_while_answers_go_on(slow, http):
     assert end < times[-1]
 
 
+def test_a_constraint_that_takes_long_holds_up_no_other_request(model):
+    grammar = 'start: ("a" | "b")* ' * 1500
+    with (
+        running_server(model, "bytes", limits={"most_seconds": 0.05}) as address,
+        httpx.Client(base_url=address, timeout=30) as http,
+    ):
+        body = {"prompt": "a", "max_tokens": 1, "grammar": grammar.replace("* start:", "* ")}
+        slow = [http.post("/v1/completions", json=body) for _ in range(2)]
+        assert {each.status_code for each in slow} == {504}
+        assert "longer than the server's 0.05 s" in slow[0].json()["error"]["message"]
+        del body["grammar"]
+        assert http.post("/v1/completions", json=body).status_code in (200, 504)
+
+
 def test_a_slow_reader_holds_up_nobody(http):
     host, port = http.base_url.host, http.base_url.port
     body = json.dumps({**LONG, "stream": True, "logprobs": 20}).encode()

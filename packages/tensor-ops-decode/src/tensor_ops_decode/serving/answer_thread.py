@@ -82,6 +82,11 @@ class Reply:
         self._error = self._error or error
         self._has_news.set()
 
+    def too_long(self) -> RequestError:
+        """Return the error of answers that take too long."""
+        words = f"the answer took longer than the server's {self._most_seconds:g} s"
+        return RequestError(words, 504)
+
     async def progress(self) -> AsyncIterator[Progress]:
         """Yield what has come of the answers, until all have ended.
 
@@ -99,9 +104,7 @@ class Reply:
                 try:
                     await asyncio.wait_for(self._has_news.wait(), left)
                 except TimeoutError:
-                    raise RequestError(
-                        f"the answer took longer than the server's {self._most_seconds:g} s", 504
-                    ) from None
+                    raise self.too_long() from None
             each = self._arrived.popleft()
             if each.completion is not None:
                 self._num_left -= 1
@@ -123,6 +126,7 @@ class AnswerThread:
         self._running, self._kernel = model.answering.running(), model.kernel
         self._lock = model.answering.lock
         self.most_answers = model.kernel.program.limits.max_requests + most_waiting
+        self._most_waiting = most_waiting
         self._condition = threading.Condition()
         self._commands: deque[Callable[[], None]] = deque()  # for the thread, under the condition
         self._calls: deque[Callable[[], None]] = deque()  # so too, of which one comes at a time
@@ -236,6 +240,8 @@ class AnswerThread:
                 loop.call_soon_threadsafe(settle, future.set_result, result)
 
         self.check_room(0)
+        if len(self._calls) > self._most_waiting:
+            raise BusyError(f"{len(self._calls)} requests for embeddings wait; try again later")
         with self._condition:
             self._calls.append(run)
             self._condition.notify()

@@ -34,6 +34,9 @@ class ChatPrompt:
         self._format_of = served.answer_format
         self._tools = list(request.tools or ())
         self._shown_tools = [_checked_tool(tool) for tool in self._tools]
+        names = [tool["function"]["name"] for tool in self._shown_tools]
+        if len({*names}) < len(names):
+            raise RequestError(f"two tools have the same name: {names!r:.80}", param="tools")
         self._called = _called_tool(request)
         if request.tool_choice == "none":
             self._tools = []

@@ -7,6 +7,7 @@ import secrets
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -45,7 +46,8 @@ _GIVEN = (
 class ServedModel:
     """A model, the name by which clients know it, and the thread that computes its answers.
 
-    `most_seconds` is how long a request may take.
+    `most_seconds` is how long a request may take. Constraints are compiled in a thread of their
+    own: some take seconds, in which other requests are prepared.
     """
 
     model: Model
@@ -53,6 +55,7 @@ class ServedModel:
     thread: AnswerThread
     metrics: Metrics
     most_seconds: float
+    compiling: Executor = field(default_factory=lambda: ThreadPoolExecutor(1, "constraints"))
     created: int = field(default_factory=lambda: int(time.time()))
 
     @lru_cache(maxsize=2)  # noqa: B019
@@ -97,7 +100,12 @@ class ServedModel:
             arguments = {**self._settings_of(request), **more}
             reply.begin(self.model.answering.answers(texts, reply.take, **arguments))
 
-        await in_thread(prepare)
+        threads = self.compiling if request.is_constrained else None
+        try:
+            async with asyncio.timeout(self.most_seconds):
+                await in_thread(prepare, threads)
+        except TimeoutError:
+            raise reply.too_long() from None
         self.thread.submit(reply)
         return reply
 
@@ -140,10 +148,10 @@ def _bias_of(given: Mapping[str, float] | None) -> dict[int, float]:
         ) from None
 
 
-async def in_thread(function: Callable[[], _Result]) -> _Result:
+async def in_thread(function: Callable[[], _Result], threads: Executor | None = None) -> _Result:
     """Call a function in another thread, where what is wrong is what the client has sent."""
     try:
-        return await asyncio.to_thread(function)
+        return await asyncio.get_running_loop().run_in_executor(threads, function)
     except (ValueError, TypeError, TensorOpsError) as error:
         raise RequestError(str(error)) from error
     except RecursionError:

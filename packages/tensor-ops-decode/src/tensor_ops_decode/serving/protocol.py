@@ -78,9 +78,9 @@ class Generation(Struct, kw_only=True, forbid_unknown_fields=True):
     prompt_cache_retention: str | None = None
 
     @property
-    def streams(self) -> bool:
-        """Whether the answer is to come piece by piece."""
-        return bool(self.stream)
+    def is_constrained(self) -> bool:
+        """Whether something is to be compiled that answers follow."""
+        return self.regex is not None or self.grammar is not None
 
     @property
     def includes_usage(self) -> bool:
@@ -160,6 +160,12 @@ class ChatRequest(Generation, kw_only=True, forbid_unknown_fields=True):
     function_call: Any = None
     prediction: Any = None
     web_search_options: Any = None
+
+    @property
+    def is_constrained(self) -> bool:
+        """Whether something is to be compiled that answers follow."""
+        has_form = self.response_format is not None or self.tool_choice not in (None, "auto")
+        return has_form or super().is_constrained
 
 
 class CompletionRequest(Generation, kw_only=True, forbid_unknown_fields=True):

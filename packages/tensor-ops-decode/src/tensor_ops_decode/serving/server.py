@@ -53,6 +53,7 @@ def run_server(
         )
         logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
         logging.getLogger("uvicorn.access").setLevel(logging.INFO)
+        logging.getLogger("asyncio").setLevel(logging.ERROR)  # it warns of clients that went away
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         print(
