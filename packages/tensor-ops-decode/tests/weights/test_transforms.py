@@ -12,13 +12,20 @@ from tensor_ops_decode.program import Limits, Program, Tensor
 from tensor_ops_decode.program.builder import Builder
 from tensor_ops_decode.weights import StoredTensor, apply_transforms
 from tensor_ops_decode.weights.formats import FORMATS
-from tensor_ops_decode.weights.transforms import transformed_shape
+from tensor_ops_decode.weights.transforms import transformed_shape, type_times
 
 SHAPE = (6, 128)
+HALVES = {
+    "f16": lambda values: values.astype("<f2"),
+    "bf16": lambda values: (values.view(np.uint32) >> 16).astype("<u2"),
+}
 
 
 def stored(kind="f32", shape=SHAPE):
     values = np.random.default_rng(7).standard_normal(shape).astype(np.float32)
+    if kind in HALVES:
+        data = HALVES[kind](values).reshape(-1, shape[-1]).view(np.uint8)
+        return StoredTensor("w", kind, shape, data, "model.gguf")
     rows = values.reshape(-1, shape[-1]).view(np.uint8)
     data = FORMATS[kind].quantize(rows, FORMATS["f32"], shape[-1]) if kind != "f32" else rows
     return StoredTensor("w", kind, shape, data, "model.gguf")
@@ -181,3 +188,54 @@ def test_elements_are_flattened_and_made_rates():
     assert np.array_equal(rates.values(), -np.exp(tensor.values().reshape(-1)))
     with pytest.raises(ValueError, match="'neg_exp' does not apply"):
         apply_transforms(stored("q8_0", (2, 64)), ["neg_exp"])
+
+
+@pytest.mark.parametrize("kind", ["f32", "q8_0"])
+def test_rows_of_two_halves_alternate(kind):
+    tensor = stored(kind, (12, 64))
+    made = apply_transforms(tensor, ["interleave_rows:6"])
+    assert (made.type, made.shape) == (kind, (12, 64))
+    assert np.array_equal(made.values(), tensor.values()[[0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]])
+
+
+@pytest.mark.parametrize("name", ["interleave_rows:5", "interleave_rows:3", "interleave_rows:0"])
+def test_rows_without_halves_are_an_error(name):
+    with pytest.raises(ValueError, match=f"no halves that '{name}' takes rows of"):
+        apply_transforms(stored("f32", (12, 64)), [name])
+
+
+@pytest.mark.parametrize(("kind", "what"), [("f32", "rows"), ("bf16", "columns"), ("q8_0", "rows")])
+def test_a_matrix_has_its_place_among_zeros(kind, what):
+    tensor, name = stored(kind, (3, 64)), f"among_{what}:2:70"
+    if kind == "q8_0":
+        with pytest.raises(ValueError, match=f"'{name}' does not apply"):
+            apply_transforms(tensor, [name])
+        return
+    made = apply_transforms(tensor, [name])
+    shape = (70, 64) if what == "rows" else (3, 70)
+    assert (made.type, made.shape) == (kind, shape)
+    assert transformed_shape(tensor.shape, (name,)) == shape
+    right = np.zeros(shape, np.float32)
+    right[(slice(2, 5),) if what == "rows" else (slice(None), slice(2, 66))] = tensor.values()
+    assert np.array_equal(made.values(), right)
+    with pytest.raises(ValueError, match=f"a matrix whose {what} end at 4 at the latest"):
+        apply_transforms(tensor, [f"among_{what}:2:4"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "factor", "right"),
+    [
+        ("bf16", 0.25, "bf16"),
+        ("bf16", 1.5, "f32"),
+        ("f16", 2.0, "f32"),
+        ("f32", 1e-05, "f32"),
+        ("f32", 1e20, "f32"),
+    ],
+)
+def test_values_are_multiplied_exactly_or_in_float32(kind, factor, right):
+    tensor = stored(kind, (3, 64))
+    made = apply_transforms(tensor, [f"times:{factor!r}"])
+    assert (made.type, type_times(kind, factor)) == (right, right)
+    assert np.array_equal(made.values(), tensor.values() * np.float32(factor))
+    with pytest.raises(ValueError, match=r"'times:2\.0' does not apply"):
+        apply_transforms(stored("q8_0", (2, 64)), ["times:2.0"])

@@ -21,6 +21,7 @@ __all__ = [
     "find_transform",
     "is_cut",
     "transformed_shape",
+    "type_times",
 ]
 
 QUANTIZED_TYPES = tuple(name for name, form in FORMATS.items() if form.quantize_blocks)
@@ -30,6 +31,9 @@ _QUANTIZE = "quantize:"
 _RANGE = re.compile(r"(planes|rows|columns):(\d{1,10}):(\d{1,10})")
 _BLOCKS = re.compile(r"row_blocks:(\d{1,10}):(\d{1,10}):(\d{1,10})")
 _PLANES = re.compile(r"planes:(\d{1,10})")
+_INTERLEAVED = re.compile(r"interleave_rows:(\d{1,10})")
+_AMONG = re.compile(r"among_(rows|columns):(\d{1,10}):(\d{1,10})")
+_TIMES = re.compile(r"times:(-?\d{1,20}(?:\.\d{1,20})?(?:e[-+]?\d{1,3})?)")
 
 Transform: TypeAlias = Callable[[StoredTensor], StoredTensor]
 
@@ -46,6 +50,11 @@ def apply_transforms(tensor: StoredTensor, transforms: Sequence[str]) -> StoredT
     any type n matrices of as many rows. ``"dequantize"`` makes a tensor of type f32 of any type.
     ``"neg_exp"`` makes one of type f32 of a float type: -exp of each value, in float32. ``"ones"``
     makes one of as many ones.
+    ``"times:x"`` multiplies values of a float type by a number, in float32: the result is of type
+    f32, or bf16 as it was where that is exact, because x is a power of two. ``"interleave_rows:n"``
+    takes of every n rows one of the first half and one of the second in turn. Of a float type,
+    ``"among_columns:a:n"`` makes a matrix of n columns, zero but for these, which begin at a, and
+    ``"among_rows:a:n"`` one of n rows.
     ``"quantize:q8_0"`` and the like make one of that type. ``"rows:a:b"`` and ``"columns:a:b"``
     keep those from a up to b, as a slice does, of a tensor of any type; columns are cut between
     blocks only. Of a vector, columns are its elements. ``"planes:a:b"`` keeps matrices of a stack.
@@ -57,7 +66,7 @@ def apply_transforms(tensor: StoredTensor, transforms: Sequence[str]) -> StoredT
         transform = find_transform(name)
         if transform is None:
             raise ValueError(f"transform {name!r} is unknown; expected " + ", ".join(TRANSFORMS))
-        if not tensor.format.is_float and name in _OF_FLOATS:
+        if not tensor.format.is_float and (name in _OF_FLOATS or _is_of_floats(name)):
             raise ValueError(
                 f"{tensor.file}: tensor {tensor.name!r} is of type {tensor.type}, to which "
                 f"{name!r} does not apply; expected f32, f16 or bf16"
@@ -75,7 +84,19 @@ def find_transform(name: str) -> Transform | None:
         return functools.partial(_row_blocks, name, period, first, end)
     if match := _PLANES.fullmatch(name):
         return functools.partial(_planes, name, int(match[1]))
+    if match := _INTERLEAVED.fullmatch(name):
+        return functools.partial(_interleave_rows, name, int(match[1]))
+    if match := _AMONG.fullmatch(name):
+        return functools.partial(_among, name, match[1], int(match[2]), int(match[3]))
+    if match := _TIMES.fullmatch(name):
+        return functools.partial(_times, float(match[1]))
     return _NAMED.get(name)
+
+
+def type_times(of: str, factor: float) -> str:
+    """Return the type that a tensor has after ``"times:x"``."""
+    is_exact = of == "bf16" and abs(math.frexp(factor)[0]) == 0.5
+    return of if is_exact else "f32"
 
 
 def is_cut(name: str) -> bool:
@@ -107,6 +128,10 @@ def transformed_shape(shape: tuple[int, ...], transforms: Sequence[str]) -> tupl
             shape = (*shape[:-2], shape[-2] // max(period, 1) * (end - first), shape[-1])
         elif (match := _PLANES.fullmatch(name)) and len(shape) == 2 and int(match[1]):
             shape = (int(match[1]), shape[0] // int(match[1]), shape[1])
+        elif (match := _AMONG.fullmatch(name)) and len(shape) == 2:
+            rows, columns = shape
+            is_wider, size = match[1] == "columns", int(match[3])
+            shape = (rows, max(size, columns)) if is_wider else (max(size, rows), columns)
         elif name in _HALVES and len(shape) >= -_HALVES[name][0]:
             axis, first = _HALVES[name]
             sizes = list(shape)
@@ -163,6 +188,46 @@ def _planes(name: str, count: int, tensor: StoredTensor) -> StoredTensor:
             f"{name!r} divides; expected a number of rows that is a multiple of {count}"
         )
     return dataclasses.replace(tensor, shape=shape)
+
+
+def _is_of_floats(name: str) -> bool:
+    return bool(_TIMES.fullmatch(name) or _AMONG.fullmatch(name))
+
+
+def _interleave_rows(name: str, period: int, tensor: StoredTensor) -> StoredTensor:
+    rows = tensor.shape[-2] if len(tensor.shape) > 1 else 0
+    if not rows or not period or period % 2 or rows % period:
+        raise ValueError(
+            f"{tensor.file}: tensor {tensor.name!r} of shape {tensor.shape} has no halves that "
+            f"{name!r} takes rows of; expected an even number that divides its {rows} rows"
+        )
+    halves = tensor.data.reshape(-1, 2, period // 2, tensor.data.shape[-1])
+    return _of_data(tensor, (name,), halves.swapaxes(1, 2))
+
+
+def _among(name: str, what: str, first: int, size: int, tensor: StoredTensor) -> StoredTensor:
+    axis = 1 if what == "columns" else 0
+    if len(tensor.shape) != 2 or first + tensor.shape[axis] > size:
+        raise ValueError(
+            f"{tensor.file}: tensor {tensor.name!r} of shape {tensor.shape} has no place that "
+            f"{name!r} gives it; expected a matrix whose {what} end at {size} at the latest"
+        )
+    elements = tensor.data.view(f"V{tensor.format.block_bytes}")
+    place = [slice(None), slice(None)]
+    place[axis] = slice(first, first + tensor.shape[axis])
+    made = np.zeros(transformed_shape(tensor.shape, (name,)), elements.dtype)
+    made[tuple(place)] = elements
+    return _of_data(tensor, (name,), made)
+
+
+def _times(factor: float, tensor: StoredTensor) -> StoredTensor:
+    values = tensor.values() * np.float32(factor)
+    if type_times(tensor.type, factor) == "bf16":  # the upper half of each float32
+        values = (values.view(np.uint32) >> 16).astype("<u2")
+        data = values.reshape(len(tensor.data), -1).view(np.uint8)
+        return dataclasses.replace(tensor, data=data)
+    data = values.astype("<f4", copy=False).reshape(len(tensor.data), -1).view(np.uint8)
+    return dataclasses.replace(tensor, type="f32", data=data)
 
 
 def _dequantize(tensor: StoredTensor) -> StoredTensor:
@@ -264,4 +329,15 @@ _NAMED = (
 )
 
 #: The names of all transforms; those with arguments as they are spelled.
-TRANSFORMS = (*_NAMED, "row_blocks:n:a:b", "planes:n", "planes:a:b", "rows:a:b", "columns:a:b")
+TRANSFORMS = (
+    *_NAMED,
+    "row_blocks:n:a:b",
+    "planes:n",
+    "planes:a:b",
+    "rows:a:b",
+    "columns:a:b",
+    "interleave_rows:n",
+    "among_rows:a:n",
+    "among_columns:a:n",
+    "times:x",
+)
