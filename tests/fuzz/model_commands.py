@@ -48,6 +48,7 @@ SHARED = {
     "--activations": NAMES,
     "--quantize": NAMES,
     "--quantize-head": NAMES,
+    "--adapter": FILES,
     "--none-such": ["", "1"],
     "--help": None,
     "-h": None,

@@ -302,7 +302,7 @@ def test_arguments_are_those_of_the_kernel():
     # One machine, one mode; the model says what ends an answer, and gives its states by itself; no
     # file has its weights.
     left_out = {"mode", "world_size", "mpi_rank", "communicator"}
-    left_out |= {"cache", "eos_token_id", "unknown", "embeddings"}
+    left_out |= {"cache", "eos_token_id", "unknown", "embeddings", "adapter"}
     assert kernel.keys() - own.keys() == left_out
 
 

@@ -25,6 +25,9 @@ def model_parser(
         allow_abbrev=False,
     )
     parser.add_argument("model", type=_path, help="a GGUF file, or a folder of Hugging Face")
+    parser.add_argument(
+        "--adapter", metavar="FOLDER", type=_path, help="a LoRA adapter for it, as peft saves it"
+    )
     parser.add_argument("--backend", help="the backend that must run it")
     parser.add_argument("--max-seq-length", type=int, help="the longest prompt with its answer")
     parser.add_argument(
@@ -68,7 +71,7 @@ def add_guesses(parser: argparse.ArgumentParser) -> None:
 def kernel_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the options that were given, by the names of the kernel's arguments."""
     names = ["num_workers", "max_seq_length", "num_speculative_tokens", "activations"]
-    names += ["quantize", "quantize_head", "cache", "cache_dtype"]
+    names += ["adapter", "quantize", "quantize_head", "cache", "cache_dtype"]
     names += ["max_num_batched_requests", "max_num_batched_tokens"]
     given = {name: getattr(arguments, name, None) for name in names}
     return {name: value for name, value in given.items() if value is not None}

@@ -59,7 +59,7 @@ def load(
         while the first steps run; see `PersistentKernel.compile`.
     **options
         As in `PersistentKernel`: ``fallback_backends``, ``num_workers``, ``max_seq_length``,
-        ``max_num_batched_requests``, ``embeddings``, ``world_size`` and others.
+        ``max_num_batched_requests``, ``embeddings``, ``adapter``, ``world_size`` and others.
 
     Returns
     -------

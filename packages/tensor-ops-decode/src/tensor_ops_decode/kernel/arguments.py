@@ -58,6 +58,7 @@ class KernelSettings:
 
     mode: str
     model: str | os.PathLike[str] | Weights | None
+    adapter: str | os.PathLike[str] | None
     num_workers: int | None
     max_seq_length: int | None
     max_num_batched_requests: int
@@ -99,7 +100,7 @@ class KernelSettings:
         model = self.model
         if model is None:
             names = ("num_speculative_tokens", "max_num_snapshots", "cache", "quantize")
-            for name in (*names, "quantize_head", "embeddings"):
+            for name in (*names, "quantize_head", "embeddings", "adapter"):
                 value = getattr(self, name)
                 if value is not None and not (isinstance(value, int) and value == 0):
                     raise ValueError(f"{name} needs model=; leave it out for layers by hand")
@@ -107,6 +108,9 @@ class KernelSettings:
             raise TypeError(
                 f"model must be a path, or what open_weights() has returned, got {model!r:.80}"
             )
+
+        if self.adapter is not None and not isinstance(self.adapter, (str, os.PathLike)):
+            raise TypeError(f"adapter must be a folder, got {self.adapter!r:.80}")
 
     def _set_limits(self) -> None:
         length = DEFAULT_SEQ_LENGTH if self.max_seq_length is None else self.max_seq_length

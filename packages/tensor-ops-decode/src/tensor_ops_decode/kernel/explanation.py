@@ -58,6 +58,8 @@ class KernelExplanation(NamedTuple):
     guesses_by : str or None
         Who guesses the ``num_speculative_tokens`` of a step: the draft of the model, a layer that
         it brings for that, or a search of what was said before, and then why. None without them.
+    adapter : str or None
+        The folder of the adapter, how many matrices have pairs, and of which ranks.
     """
 
     backend: str
@@ -77,6 +79,7 @@ class KernelExplanation(NamedTuple):
     shares: RankShares | None
     together: Mapping[str, int]
     guesses_by: str | None = None
+    adapter: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the same facts as plain values."""
@@ -95,6 +98,7 @@ class KernelExplanation(NamedTuple):
             f"{self.backend} runs {self.model}",
             f"  decided by {self.decided_by} ({self.mode})",
             *(f"  {step.backend}: {step.reason or 'chosen'}" for step in self.steps),
+            *([] if self.adapter is None else [f"  adapter: {self.adapter}"]),
             f"  limits: {_listed(by_argument(self.limits))}",
             f"  longest sequence decided by {self.length_by}",
         ]

@@ -16,10 +16,12 @@ from tensor_ops_decode.kernel.arguments import DEFAULT_SEQ_LENGTH, KernelSetting
 from tensor_ops_decode.kernel.export import ModelFacts
 from tensor_ops_decode.kinds.kind import Array
 from tensor_ops_decode.models import decoder_of
+from tensor_ops_decode.models.adapter import open_adapter
 from tensor_ops_decode.models.assembly import has_draft, program_of
 from tensor_ops_decode.models.embedding_settings import says_how_to_pool
 from tensor_ops_decode.models.generation_settings import end_tokens_of, problem_with_end_tokens
 from tensor_ops_decode.program import Limits, Program
+from tensor_ops_decode.program.adapted import adapted_program
 from tensor_ops_decode.program.quantized import quantized_program, warn_if_nothing_is_quantized
 from tensor_ops_decode.ranks.communicator import Communicator
 from tensor_ops_decode.weights import FileFormatError, Weights, open_weights
@@ -41,7 +43,7 @@ class KernelModel:
     `length_by` is what decided on the longest sequence, and `activations_by` on what activations
     are rounded to. The options are those of the executor that it is not left to decide on. The
     cache is the folder in which packed weights are kept. The logits of a model without a head mean
-    nothing. The output `states` has what embeddings are pooled from.
+    nothing. The output `states` has what embeddings are pooled from. The `adapter` is in words.
     """
 
     name: str
@@ -55,6 +57,7 @@ class KernelModel:
     guesses_by: str | None = None
     has_head: bool = True
     states: str | None = None
+    adapter: str | None = None
 
     def compiled(
         self, attached: Mapping[str, Array], progress: Callable[[int, int], None] | None
@@ -126,6 +129,14 @@ def open_model(
         raise FileFormatError(problem)
     found = end_tokens_of(weights) | (weights.end_tokens or set())
     end_tokens = settings.end_tokens_among(decoder.vocabulary, found)
+    adapter = None
+    if settings.adapter is not None:
+        if ranks.world_size > 1:
+            raise ValueError(
+                f"adapter needs one rank, and there are {ranks.world_size}; merge it into the "
+                "model with peft's merge_and_unload(), or leave out world_size="
+            )
+        adapter = open_adapter(settings.adapter, decoder, weights)
     quantize = settings.quantize, settings.quantize_head
     embeddings = settings.embeddings
     if embeddings is None:
@@ -135,6 +146,8 @@ def open_model(
     def whole(limits: Limits, drafts: bool) -> Program:
         given = decoder, weights, limits, settings.cache_dtype
         program = program_of(*given, drafts=drafts, embeddings=embeddings)
+        if adapter is not None:
+            program = adapted_program(program, adapter.pairs)
         return quantized_program(program, *quantize)
 
     drafts, guesses_by = False, None
@@ -191,11 +204,12 @@ def open_model(
         made,
         facts,
         *decided,
-        weights,
+        weights if adapter is None else adapter.weights,
         cache,
         guesses_by,
         has_head=decoder.has_head,
         states="norm" if "norm" in made.program.outputs else None,
+        adapter=None if adapter is None else str(adapter),
     )
 
 

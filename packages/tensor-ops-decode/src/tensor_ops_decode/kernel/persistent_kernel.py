@@ -63,6 +63,10 @@ class PersistentKernel(EmbeddingSession, Layers):
     model : path-like, optional
         A GGUF file, or a folder of Hugging Face; or one that `open_weights` has opened, or the
         `ArrayWeights` of a model in memory.
+    adapter : path-like, optional
+        The folder of a LoRA adapter as peft saves it, which all requests use: its products are
+        added to those of the model, whose weights stay as they are. Only beside `model`, and with
+        one rank.
     num_workers : int, optional
         Threads, by default one for each core, which ranks of a machine share; of ``cuda`` blocks,
         one for each multiprocessor.
@@ -146,6 +150,7 @@ class PersistentKernel(EmbeddingSession, Layers):
         mpi_rank: int | None = None,
         communicator: object = None,
         model: str | os.PathLike[str] | Weights | None = None,
+        adapter: str | os.PathLike[str] | None = None,
         num_workers: int | None = None,
         max_seq_length: int | None = None,
         max_num_batched_requests: int = 8,
@@ -168,6 +173,7 @@ class PersistentKernel(EmbeddingSession, Layers):
         self._settings = settings = KernelSettings(
             mode=mode,
             model=model,
+            adapter=adapter,
             num_workers=num_workers,
             max_seq_length=max_seq_length,
             max_num_batched_requests=max_num_batched_requests,
@@ -433,6 +439,7 @@ class PersistentKernel(EmbeddingSession, Layers):
             None if model is None else model.planned.shares,
             {} if program is None else kinds_together(program, executable),
             self._guesses_by(),
+            None if model is None else model.adapter,
         )
 
     def _guesses_by(self) -> str | None:
