@@ -45,6 +45,17 @@ def test_mixtures_of_experts_say_what_they_say_in_python(cpp, driver, tmp_path, 
     check(tmp_path / "folder", cpp, driver, tmp_path, {})
 
 
+def test_an_adapter_does_what_it_does_in_python(cpp, driver, tmp_path):
+    from adapters import write_adapter  # which need PyTorch
+    from small_families import small_model
+
+    model = small_model("Qwen 3")
+    model.save_pretrained(tmp_path / "folder")
+    write_adapter(tmp_path / "adapter", model)
+    options = {"adapter": tmp_path / "adapter"}
+    check(tmp_path / "folder", cpp, driver, tmp_path, options)
+
+
 def check(folder, cpp, driver, tmp_path, options):
     """Assert that an exported model says in C++ what the folder says in Python."""
     export(folder, tmp_path / "model", **options)

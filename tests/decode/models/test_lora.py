@@ -219,11 +219,18 @@ def test_tensors_of_other_adapters_are_refused_by_name(small, tmp_path, added, m
     assert str(tmp_path) in str(raised.value)
 
 
-def test_a_gate_of_experts_has_no_pair(tmp_path):
-    model = small_model("Qwen 2 MoE")
+@pytest.mark.parametrize(
+    ("family", "target", "message"),
+    [
+        ("Qwen 2 MoE", "shared_expert_gate", r"shared_expert_gate\.weight' chooses experts"),
+        ("DeepSeek V3", "kv_b_proj", r"kv_b_proj\.weight' is used by 'head_linear'"),
+    ],
+)
+def test_matrices_of_other_nodes_have_no_pairs(tmp_path, family, target, message):
+    model = small_model(family)
     model.save_pretrained(tmp_path / "model")
-    write_adapter(tmp_path / "adapter", model, ["shared_expert_gate"])
-    with pytest.raises(FileFormatError, match=r"shared_expert_gate\.weight' chooses experts"):
+    write_adapter(tmp_path / "adapter", model, [target])
+    with pytest.raises(FileFormatError, match=message):
         opened(tmp_path / "model", tmp_path / "adapter", backend="python")
 
 
