@@ -166,6 +166,7 @@ def test_a_model_in_memory_has_an_adapter(small):
         ({"init_lora_weights": "pissa"}, "init_lora_weights is 'pissa', which changes the weights"),
         ({"init_lora_weights": 1}, "init_lora_weights is 1, which changes"),
         ({"alpha_pattern": {"(": 2}}, r"alpha_pattern has '\(': missing \)"),
+        ({"alpha_pattern": {"a{99999999999}": 2}}, "the repetition number is too large"),
         ({"alpha_pattern": {"q_proj": "2"}}, "q_proj must be a positive number, got '2'"),
         ({"alpha_pattern": []}, "alpha_pattern must be an object"),
         ({"r": 5}, r"q_proj.lora_A.weight' has shape \(4, 48\), expected \(5, 48\)"),

@@ -217,7 +217,7 @@ def _number_of(patterns: str, default: str, module: str, settings: ModelSettings
     for pattern in given.values:
         try:
             is_match = re.match(rf"(.*\.)?({pattern})$", module)
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise FileFormatError(
                 f"{given.where}: {patterns} has {pattern!r:.80}: {error}"
             ) from None
