@@ -17,7 +17,8 @@ Each kind of processor has a record of its own: decode_models_avx512.json, decod
 The last command brings the page up to date, from these, from those that were made again as
 decode_models_avx512_again.json and decode_models_avx2_again.json, and from those of
 decode_speculation.py, decode_neighbours.py, decode_scaling.py, decode_cache.py, decode_states.py,
-decode_drafts.py, decode_adapters.py, decode_latents.py and decode_ranks.py.
+decode_drafts.py, decode_adapters.py, decode_latents.py, decode_constraints.py,
+decode_serving.py and decode_ranks.py.
 The tables of cases, models and engines are in decode_peers/cases.py. An engine that is not
 installed is left out, which the record says. Random models are written to --folder, 13 GB, where
 they stay.
@@ -77,17 +78,20 @@ def blocks_of_page() -> dict[str, str]:
     """Return all blocks of the page."""
     import decode_adapters
     import decode_cache
+    import decode_constraints
     import decode_drafts
     import decode_latents
     import decode_neighbours
     import decode_ranks
     import decode_scaling
+    import decode_serving
     import decode_speculation
     import decode_states
 
     made = {f"decode-{kind}": section(kind) for kind in KINDS}
     kept = decode_cache, decode_states, decode_drafts, decode_adapters, decode_latents
-    for module in (decode_speculation, decode_neighbours, decode_scaling, *kept):
+    served = decode_constraints, decode_serving
+    for module in (decode_speculation, decode_neighbours, decode_scaling, *kept, *served):
         record = (RECORDS / f"{module.__name__}.json").read_text(encoding="utf-8")
         made |= module.blocks(json.loads(record))
     made["decode-mixtures"] = beside_peers("mixtures")
