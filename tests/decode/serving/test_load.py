@@ -63,7 +63,7 @@ async def ask(http, draw, expected, counts):
 
 
 def test_a_hundred_clients(address, model, expected, request):
-    seconds = 60 if request.config.getoption("--nightly") else 8
+    seconds = 60 if request.config.getoption("--nightly") else 10
     counts = dict.fromkeys(("whole", "gone", "busy"), 0)
 
     async def client(seed, end):
