@@ -308,7 +308,7 @@ def portable(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def checks(session: nox.Session) -> None:
-    """Run all that CI runs, several sessions at the same time."""
+    """Run all that CI runs, a session on each processor."""
     run_in_queue(session, CHECKS)
 
 

@@ -227,18 +227,17 @@ def run_at_once(session: nox.Session, *command: str, envs: list[dict[str, str]])
 
 
 def run_in_queue(session: nox.Session, names: Sequence[str]) -> None:
-    """Run other sessions at the same time, and print what each has printed when it has ended.
+    """Run other sessions, one on each processor, and print what each has printed when it has ended.
 
     They start in the order of their names: where those that take long come first, the others fill
-    the processors to the end. There is one more of them than processors, for each waits now and
-    then: for what it installs, or for what a test waits for.
+    the processors to the end.
     """
 
     def run(name: str) -> None:
         command = (sys.executable, "-m", "nox", "-s", name)
         print(session.run(*command, external=True, silent=True, env=IN_THE_QUEUE))
 
-    with ThreadPoolExecutor((os.cpu_count() or 1) + 1) as processors:
+    with ThreadPoolExecutor(os.cpu_count()) as processors:
         sessions = [processors.submit(run, name) for name in names]
     for each in sessions:  # after all have run
         each.result()
