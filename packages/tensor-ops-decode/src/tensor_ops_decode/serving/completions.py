@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tensor_ops_decode.serving.errors import RequestError
 from tensor_ops_decode.serving.generation import ServedModel, new_id, token_text, usage_of
 from tensor_ops_decode.serving.http import LAST, event
+from tensor_ops_decode.text.arguments import listed_prompts
 
 if TYPE_CHECKING:
     from tensor_ops_decode.completion import Completion, TokenLogprob
@@ -49,9 +50,8 @@ class Completions:
             "created": int(time.time()),
             "model": served.name,
         }
-        given = request.prompt
-        is_one = isinstance(given, str) or (bool(given) and isinstance(given[0], int))
-        self._prompts: list[Any] = [given] if is_one else list(given)
+        given: Any = request.prompt
+        self._prompts: list[Any] = listed_prompts(given)
         if not self._prompts:
             raise RequestError("prompt is an empty list; give a text", param="prompt")
 

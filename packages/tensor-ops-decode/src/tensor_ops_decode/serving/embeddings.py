@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tensor_ops_decode.serving.errors import RequestError
 from tensor_ops_decode.serving.generation import ServedModel, in_thread
+from tensor_ops_decode.text.arguments import checked_prompt, listed_prompts
 
 if TYPE_CHECKING:
     from tensor_ops_decode.serving.protocol import EmbeddingRequest
@@ -22,9 +23,8 @@ _MOST_TEXTS = 2048  # as of OpenAI
 async def embeddings(served: ServedModel, request: EmbeddingRequest) -> dict[str, Any]:
     """Return the response to a request."""
     served.check_name(request.model)
-    given = request.input
-    is_one = isinstance(given, str) or (bool(given) and isinstance(given[0], int))
-    texts: list[Any] = [given] if is_one else list(given)
+    given: Any = request.input
+    texts: list[Any] = listed_prompts(given)
     if not 0 < len(texts) <= _MOST_TEXTS:
         raise RequestError(
             f"input must have 1 to {_MOST_TEXTS} texts, got {len(texts)}", param="input"
@@ -33,7 +33,8 @@ async def embeddings(served: ServedModel, request: EmbeddingRequest) -> dict[str
 
     def count() -> int:
         encode, longest = model.tokenizer.encode, model.kernel.program.limits.longest
-        lengths = [len(encode(each) if isinstance(each, str) else each) for each in texts]
+        checked = [checked_prompt(f"text {number}", each) for number, each in enumerate(texts)]
+        lengths = [len(encode(each) if isinstance(each, str) else each) for each in checked]
         for number, length in enumerate(lengths):
             if length > longest:  # known here, without the time of the thread that computes answers
                 raise ValueError(
