@@ -50,7 +50,7 @@ CASES = {
 
 
 def prompt(draw: random.Random, tokens: int) -> str:
-    """Return a text of about so many tokens, which no other begins with."""
+    """Return a text of about the number of tokens, with a beginning of its own."""
     return " ".join([str(draw.random()), *draw.choices(WORDS, k=tokens - 12)])
 
 

@@ -76,7 +76,7 @@ class Adapter(NamedTuple):
 
 
 class _Pair(NamedTuple):
-    """The tensors of a module, of which one may be missing."""
+    """The two tensors of a module; None for one that the file lacks."""
 
     down: TensorPlace | None = None
     up: TensorPlace | None = None

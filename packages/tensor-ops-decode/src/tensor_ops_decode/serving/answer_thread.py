@@ -32,6 +32,10 @@ class Progress(NamedTuple):
     completion: Completion | None
 
 
+def _failed(failure: Exception) -> RequestError:
+    return RequestError(f"the model has failed: {failure}", 503)
+
+
 class Reply:
     """The answers to a request, as the thread hands them to the event loop.
 
@@ -43,10 +47,13 @@ class Reply:
         self.answers: list[Answer] = []
         self.seconds_to_first: float | None = None
         self._most_seconds, self._start = most_seconds, time.perf_counter()
-        self._texts: dict[int, str] = {}  # of the thread
+        # What the thread alone uses: texts that the event loop has not got yet, and how many
+        # log-probabilities it has got, -1 where the answer has ended; both by answer.
+        self._texts: dict[int, str] = {}
         self._num_logprobs: dict[int, int] = {}
+        # What the event loop alone uses.
         self._num_left = 0
-        self._arrived: deque[Progress] = deque()  # of the event loop
+        self._arrived: deque[Progress] = deque()
         self._error: Exception | None = None
         self._has_news = asyncio.Event()
 
@@ -128,10 +135,14 @@ class AnswerThread:
         self.most_answers = model.kernel.program.limits.max_requests + most_waiting
         self._most_waiting = most_waiting
         self._condition = threading.Condition()
-        self._commands: deque[Callable[[], None]] = deque()  # for the thread, under the condition
-        self._calls: deque[Callable[[], None]] = deque()  # so too, of which one comes at a time
-        self._replies: list[Reply] = []  # of the thread: those that have not ended
-        self._submitted: dict[Reply, int] = {}  # of the event loop: how many have not ended
+        # Both queues are filled by the event loop and emptied by the thread, under the condition:
+        # all commands between two steps, and one call.
+        self._commands: deque[Callable[[], None]] = deque()
+        self._calls: deque[Callable[[], None]] = deque()
+        # Replies with answers that have not ended: the thread's list, and the event loop's numbers
+        # of these answers.
+        self._replies: list[Reply] = []
+        self._submitted: dict[Reply, int] = {}
         self._is_closing = False
         self._failure: Exception | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -171,7 +182,7 @@ class AnswerThread:
     def check_room(self, count: int) -> None:
         """Raise an error unless so many answers may join."""
         if self._failure is not None:
-            raise self._error(self._failure)
+            raise _failed(self._failure)
         if count > self.most_answers:
             raise RequestError(
                 f"the request asks for {count} answers, and the server computes or keeps waiting "
@@ -232,7 +243,7 @@ class AnswerThread:
                 return
             try:
                 if self._failure is not None:
-                    raise self._error(self._failure)
+                    raise _failed(self._failure)
                 result = function()
             except Exception as error:
                 loop.call_soon_threadsafe(settle, future.set_exception, error)
@@ -252,9 +263,6 @@ class AnswerThread:
             self._commands.append(command)
             self._condition.notify()
 
-    def _error(self, failure: Exception) -> RequestError:
-        return RequestError(f"the model has failed: {failure}", 503)
-
     def _run(self) -> None:
         try:
             while not self._is_closing:
@@ -271,7 +279,7 @@ class AnswerThread:
     def _refuse(self, failure: Exception) -> None:
         """Tell all requests of the failure, with those that were on their way to the thread."""
         while True:
-            self._send([(reply, [], self._error(failure)) for reply in self._replies])
+            self._send([(reply, [], _failed(failure)) for reply in self._replies])
             self._replies.clear()
             if self._is_closing:
                 return
