@@ -15,6 +15,7 @@ import pytest
 import tensor_ops_decode
 from byte_models import END, save_model
 from constrained_answers import GRAMMARS, REFUSED, REGEXES, SCHEMAS, UNBOUNDED, is_valid
+from opened_models import opened_models
 from tensor_ops import TensorOpsError
 from tensor_ops_decode.generation.constraints import Constraints
 
@@ -37,17 +38,9 @@ FUNCTIONS = {
 @pytest.fixture(scope="module")
 def models(folder):
     """Open the model once for each backend."""
-    opened = {}
-
-    def model(backend):
-        if backend not in opened:
-            limits = {"max_num_batched_requests": 4, "max_num_batched_tokens": 16, "page_size": 8}
-            opened[backend] = tensor_ops_decode.load(folder, backend, **limits)
-        return opened[backend]
-
-    yield model
-    for each in opened.values():
-        each.close()
+    limits = {"max_num_batched_requests": 4, "max_num_batched_tokens": 16, "page_size": 8}
+    with opened_models(folder, **limits) as model:
+        yield model
 
 
 @pytest.fixture

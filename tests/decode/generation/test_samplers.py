@@ -6,6 +6,7 @@ import json
 import pytest
 
 import tensor_ops_decode
+from opened_models import opened_models
 from tensor_ops_decode import FileFormatError
 
 # The first one makes the model repeat a letter.
@@ -25,18 +26,9 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def models(folder):
-    opened = {}
     limits = {"max_num_batched_requests": 2, "max_num_batched_tokens": 8, "page_size": 8}
-
-    def model(backend, **more):
-        key = backend, *more.items()
-        if key not in opened:
-            opened[key] = tensor_ops_decode.load(folder, backend, **limits, **more)
-        return opened[key]
-
-    yield model
-    for each in opened.values():
-        each.close()
+    with opened_models(folder, **limits) as model:
+        yield model
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import TypicalLogitsWarper
 
-import tensor_ops_decode
+from opened_models import opened_models
 from tensor_ops_decode.nodes.sample import drawn, philox
 from tensor_ops_decode.scheduling.chosen_tokens import drawn_by_likeliest, most_likely, typical
 from tensor_ops_decode.scheduling.sampling import Sampling
@@ -68,16 +68,9 @@ def chosen(logits, tokens, allowed=None, **settings):
 
 @pytest.fixture(scope="module")
 def kernels(folder):
-    opened, limits = {}, {"max_num_batched_requests": 4, "max_num_batched_tokens": 32}
-
-    def kernel(backend):
-        if backend not in opened:
-            opened[backend] = tensor_ops_decode.load(folder, backend, **limits)
-        return opened[backend].kernel
-
-    yield kernel
-    for each in opened.values():
-        each.close()
+    limits = {"max_num_batched_requests": 4, "max_num_batched_tokens": 32}
+    with opened_models(folder, **limits) as model:
+        yield lambda backend: model(backend).kernel
 
 
 @pytest.fixture
