@@ -69,7 +69,9 @@ def assert_like(found, merged, other=None):
         given = torch.tensor([prompt + tokens[:-1]])
         right = merged(given).logits[0, len(prompt) - 1 :]
         assert np.abs(logits - right[-1].numpy()).max() < BOUND
-        assert tokens == right.argmax(-1).tolist()
+        # The likeliest ones, or as likely: both logits may be off by the bound.
+        chosen = right.gather(-1, torch.tensor(tokens)[:, None])[:, 0]
+        assert (right.max(-1).values - chosen).max() < 2 * BOUND
     if other is not None:
         assert np.abs(logits - other(given).logits[0, -1].numpy()).max() > 100 * BOUND
 
