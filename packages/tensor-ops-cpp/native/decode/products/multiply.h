@@ -23,9 +23,9 @@ constexpr std::size_t kFloatTokens = 4, kChains = 1;
 constexpr std::size_t kFloatTokens = 2, kChains = 1;
 #endif
 
-// How far ahead of its use the stream of tiles is prefetched, in bytes. With one token, integers
-// are used so fast that processors prefetch them better by themselves, in the order of memory.
-constexpr std::size_t kStreamAhead = 8192, kStreamAheadOfOne = 256;
+// How far ahead of its use the stream of tiles is prefetched, in bytes. Integers beside one token
+// are used so fast that it depends on the processor: stream_ahead_of_one().
+constexpr std::size_t kStreamAhead = 8192;
 
 TENSOR_OPS_INLINE void prefetch_lines(const unsigned char* from, std::size_t bytes,
                                       std::size_t ahead = kStreamAhead) {

@@ -109,6 +109,10 @@ std::size_t fastest_product_variant(std::size_t level);
 // Whether the CPU adds vectors of integers beside multiplications, and not in their place.
 TENSOR_OPS_SHARED bool adds_beside_multiplies();
 
+// How far ahead of its use the stream of tiles is prefetched for one token, in bytes: a few lines
+// where the processor itself prefetches better than that, and else a multiple of pages.
+TENSOR_OPS_SHARED std::size_t stream_ahead_of_one();
+
 // The type in which a format can take activations: `wanted`, or int8x2 beside integers where
 // bfloat16 is wanted, or float32.
 ActivationType activations_for(const WeightFormat& format, ActivationType wanted);
