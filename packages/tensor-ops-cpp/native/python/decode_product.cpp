@@ -12,6 +12,7 @@
 
 #include "decode/products/product.h"
 #include "decode/program/activation_names.h"
+#include "decode/program/pieces.h"
 #include "isa/float_mode.h"
 
 namespace py = pybind11;
@@ -75,11 +76,13 @@ Floats decode_product(const std::string& format_name, const std::string& activat
   check_row_bytes(format, row_bytes, columns);
 
   const DefaultFloatMode float_mode;
-  const std::size_t prepared_bytes = kernel.prepared_bytes(columns);
-  std::vector<float> prepared(tokens * prepared_bytes / sizeof(float));
-  auto* prepared_data = reinterpret_cast<unsigned char*>(prepared.data());
-  for (std::size_t t = 0; t < tokens; ++t)
-    kernel.prepare(x.data() + t * columns, columns, prepared_data + t * prepared_bytes);
+  const std::size_t prepared_bytes = decode::aligned(kernel.prepared_bytes(columns));
+  Lines prepared(tokens * prepared_bytes);
+  for (std::size_t t = 0; t < tokens; ++t) {
+    const std::size_t first = t - t % tokens_at_a_time;
+    kernel.prepare(x.data() + t * columns, columns, prepared.data() + first * prepared_bytes,
+                   prepared_bytes, t - first, std::min(tokens_at_a_time, tokens - first));
+  }
 
   Floats y({tokens, rows});
   // Whole tiles are multiplied together, as in a step.
@@ -97,7 +100,7 @@ Floats decode_product(const std::string& format_name, const std::string& activat
            tiles.data() + i * tile_bytes);
     }
     for (std::size_t t = 0; t < tokens; t += tokens_at_a_time) {
-      const unsigned char* const x = prepared_data + t * prepared_bytes;
+      const unsigned char* const x = prepared.data() + t * prepared_bytes;
       const std::size_t count = std::min(tokens_at_a_time, tokens - t);
       float* const to = out.data() + t * kTogether * kTileRows;
       if (together > 1)

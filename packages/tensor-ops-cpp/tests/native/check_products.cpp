@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "decode/products/product.h"
+#include "decode/program/pieces.h"
 #include "isa/float_mode.h"
 
 namespace {
@@ -121,14 +122,16 @@ struct Case {
   // The products of all tokens, so many at a time.
   std::vector<float> multiply(const ProductKernel& product, std::size_t at_a_time) const {
     const ProductKernel& kernel = product.for_tokens(at_a_time);
-    const std::size_t stride = kernel.prepared_bytes(columns);
-    std::vector<float> prepared(kTokens * stride / sizeof(float)), y(kTokens * kTileRows);
-    auto* const bytes = reinterpret_cast<unsigned char*>(prepared.data());
-    for (std::size_t t = 0; t < kTokens; ++t)
-      kernel.prepare(&x[t * columns], columns, bytes + t * stride);
-    for (std::size_t t = 0; t < kTokens; t += at_a_time)
-      kernel.multiply(tile.first, columns, bytes + t * stride, stride,
-                      std::min(at_a_time, kTokens - t), &y[t * kTileRows], kTileRows);
+    const std::size_t stride = tensor_ops::decode::aligned(kernel.prepared_bytes(columns));
+    const Aligned prepared(kTokens * stride);
+    std::vector<float> y(kTokens * kTileRows);
+    for (std::size_t first = 0; first < kTokens; first += at_a_time) {
+      const std::size_t count = std::min(at_a_time, kTokens - first);
+      unsigned char* const rows = prepared.first + first * stride;
+      for (std::size_t t = 0; t < count; ++t)
+        kernel.prepare(&x[(first + t) * columns], columns, rows, stride, t, count);
+      kernel.multiply(tile.first, columns, rows, stride, count, &y[first * kTileRows], kTileRows);
+    }
     return y;
   }
 

@@ -198,24 +198,29 @@ void Executable::plan_products(std::size_t n) {
   const std::size_t variant = fastest_product_variant(isa_choice().index);
   const std::size_t columns = program_.tensors[groups[0][0].tensor].columns;
 
-  std::size_t offset[kActivationTypes] = {}, tiles = 0, largest_tile = 0;
-  Pieces prepared;  // of a row
-  bool is_prepared[kActivationTypes] = {};
-  const auto activations = [&](const Tensor& matrix) {
-    return activations_for(format_of(matrix), activations_);
+  std::size_t tiles = 0, largest_tile = 0;
+  Pieces prepared;  // of a token
+  const auto kernel_of = [&](const Tensor& matrix) -> const ProductKernel& {
+    const WeightFormat& format = format_of(matrix);
+    return product_kernel(format, activations_for(format, activations_), variant);
+  };
+  // What is prepared for matrices with such a kernel, none yet if its kernel is null.
+  PreparedKind kinds[kActivationTypes][2] = {};
+  const auto kind_of = [&](const Tensor& matrix) -> PreparedKind& {
+    const auto type = activations_for(format_of(matrix), activations_);
+    return kinds[static_cast<std::size_t>(type)][kernel_of(matrix).prepares_in_rows];
   };
   for (const std::size_t index : *matrices_of(node)) {
     const Tensor& matrix = program_.tensors[index];
-    const auto type = static_cast<std::size_t>(activations(matrix));
     tiles += matrix.planes * tiles_of(matrix.rows);
     largest_tile = std::max(largest_tile, format_of(matrix).tile_bytes(columns));
-    if (is_prepared[type]) continue;
-    const ProductKernel& kernel = product_kernel(format_of(matrix), activations(matrix), variant);
-    is_prepared[type] = true;
-    const std::size_t bytes =
-        std::max(kernel.prepared_bytes(columns), kernel.for_tokens(2).prepared_bytes(columns));
-    offset[type] = prepared.add<unsigned char>(bytes).offset;
-    compiled.prepared.push_back({&kernel, offset[type]});
+    PreparedKind& kind = kind_of(matrix);
+    if (kind.kernel) continue;
+    kind.kernel = &kernel_of(matrix);
+    for (const ProductKernel* k = kind.kernel; k; k = k->of_several)
+      kind.bytes = std::max(kind.bytes, aligned(k->prepared_bytes(columns)));
+    kind.offset = prepared.add<unsigned char>(kind.bytes).offset;
+    compiled.prepared.push_back(kind);
   }
 
   compiled.tiles.resize(threads_);
@@ -242,8 +247,9 @@ void Executable::plan_products(std::size_t n) {
           const std::size_t row_bytes = matrix.type->row_bytes(columns);
           const TensorBytes source = tensors_.empty() ? TensorBytes{} : tensors_[each.tensor];
           TileRun run{};
-          run.kernel = &product_kernel(format_of(matrix), activations(matrix), variant);
-          run.prepared_offset = offset[static_cast<std::size_t>(activations(matrix))];
+          run.kernel = &kernel_of(matrix);
+          run.prepared_offset = kind_of(matrix).offset;
+          run.prepared_bytes = kind_of(matrix).bytes;
           run.tile_bytes = format_of(matrix).tile_bytes(columns);
           run.first = first_row + row;
           run.rows = from < to ? std::min((to - from) * kTileRows, matrix.rows - row) : 0;

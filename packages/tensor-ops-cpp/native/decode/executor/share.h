@@ -83,7 +83,8 @@ struct CacheMemory {
 // The tiles of one matrix that one thread multiplies. Their rows begin at a column of the output.
 struct TileRun {
   const ProductKernel* kernel;
-  std::size_t prepared_offset;  // of this kind of activations within a prepared row
+  // Of this kind of activations: what comes before it of each prepared token, and its own bytes.
+  std::size_t prepared_offset, prepared_bytes;
   std::size_t tile_bytes;
   unsigned char* tiles;
   std::size_t first, rows;  // columns of the output; of a stack, of what one expert gives
@@ -122,10 +123,11 @@ struct TileRun {
   }
 };
 
-// One kind of activations that a node's products want.
+// One kind of activations that a node's products want; the sizes are those of TileRun. The memory
+// has all tokens of one kind, then those of the next.
 struct PreparedKind {
   const ProductKernel* kernel;
-  std::size_t offset;
+  std::size_t offset, bytes;
 };
 
 constexpr std::size_t kMostInputs = 3, kMostWeights = 7;
@@ -163,8 +165,8 @@ struct alignas(64) Share {
   const Share* before;
   RowKernel row_before;
   const float* residual;
-  // The columns of the matrices, the kinds of activations that they want, the bytes of a
-  // row prepared in all these kinds, and this thread's tiles.
+  // The columns of the matrices, the kinds of activations that they want, the bytes of a token
+  // prepared in all these kinds, and this thread's tiles.
   std::size_t product_columns;
   const PreparedKind* prepared;
   std::size_t num_prepared, prepared_bytes;

@@ -37,6 +37,18 @@ TENSOR_OPS_INLINE std::size_t tiles_together(const decode::TileRun& run, std::si
   return tile + 1 < packed ? packed - tile : 2;
 }
 
+// Prepares the activations of one of `tokens` tokens in all kinds that a node wants.
+TENSOR_OPS_INLINE void prepare_token(const decode::Share& share, const float* row,
+                                     unsigned char* prepared, std::size_t token,
+                                     std::size_t tokens) {
+  for (std::size_t k = 0; k < share.num_prepared; ++k) {
+    const decode::PreparedKind& kind = share.prepared[k];
+    kind.kernel->for_tokens(tokens).prepare(row, share.product_columns,
+                                            prepared + tokens * kind.offset, kind.bytes, token,
+                                            tokens);
+  }
+}
+
 // The identity: a kind of product that changes nothing in its sums before biases are added.
 template <std::size_t bias_slot>
 struct Sums {
@@ -56,11 +68,7 @@ class ProductPhases {
     unsigned char* const prepared = prepared_rows(share, scratch);
     for (std::size_t r = begin; r < end; ++r) {
       const float* const row = source_row(share, r, scratch.row.in(share.own));
-      for (std::size_t k = 0; k < share.num_prepared; ++k)
-        share.prepared[k]
-            .kernel->for_tokens(share.rows)
-            .prepare(row, share.product_columns,
-                     prepared + r * share.prepared_bytes + share.prepared[k].offset);
+      prepare_token(share, row, prepared, r, share.rows);
     }
   }
 
@@ -119,8 +127,8 @@ class ProductPhases {
           .multiply_tiles(
               packed_tiles(run, tile, count, share.product_columns, scratch.tiles.in(share.own)),
               run.tile_bytes, count, share.product_columns,
-              prepared_rows(share, scratch) + run.prepared_offset, share.prepared_bytes, share.rows,
-              scratch.results.in(share.own), out, share.columns);
+              prepared_rows(share, scratch) + share.rows * run.prepared_offset, run.prepared_bytes,
+              share.rows, scratch.results.in(share.own), out, share.columns);
       finish(share, out, share.columns, column, count * kTileRows);
       tile += count;
     }
@@ -137,8 +145,9 @@ class ProductPhases {
     const std::size_t stride = is_whole ? share.columns : kTileRows;
     run.kernel->for_tokens(share.rows)
         .multiply(packed_tiles(run, tile, 1, share.product_columns, scratch.tiles.in(share.own)),
-                  share.product_columns, prepared_rows(share, scratch) + run.prepared_offset,
-                  share.prepared_bytes, share.rows, out, stride);
+                  share.product_columns,
+                  prepared_rows(share, scratch) + share.rows * run.prepared_offset,
+                  run.prepared_bytes, share.rows, out, stride);
     finish(share, out, stride, column, is_whole ? kTileRows : left);
   }
 

@@ -57,7 +57,7 @@ class ExpertStep {
         chosen_(share.input_columns[1]),
         num_pairs_(share.rows * chosen_),
         // One token has one row, if all of its experts read that.
-        stride_(share.rows == 1 && of_.input_parts == 1 ? 0 : share.prepared_bytes),
+        num_rows_(share.rows == 1 && of_.input_parts == 1 ? 1 : num_pairs_),
         experts_(scratch_.experts.in(share.own)),
         firsts_(scratch_.firsts.in(share.own)),
         pairs_(scratch_.pairs.in(share.own)),
@@ -112,8 +112,28 @@ class ExpertStep {
   std::size_t num_experts() const { return static_cast<std::size_t>(experts_[of_.num_experts]); }
   // As many as an expert has on average.
   std::size_t rows_of_expert() const { return (num_pairs_ - 1) / num_experts() + 1; }
-  unsigned char* row_at(std::int32_t place) const {
-    return prepared_ + static_cast<std::size_t>(place) * stride_;
+  // The rows that are multiplied together, a piece of those of an expert, by number in firsts_.
+  struct Piece {
+    std::size_t first, rows;
+  };
+  Piece piece_of(std::size_t expert, std::size_t place) const {
+    const auto first = static_cast<std::size_t>(firsts_[expert]);
+    const auto behind = static_cast<std::size_t>(firsts_[expert + 1]);
+    const std::size_t most = num_rows_ > 1 ? kPieceRows : 1;
+    const std::size_t begin = first + (place - first) / most * most;
+    return {begin, behind - begin < most ? behind - begin : most};
+  }
+  std::size_t expert_of(std::size_t place) const {
+    std::size_t low = 0, behind = num_experts();
+    while (behind - low > 1) {
+      const std::size_t middle = (low + behind) / 2;
+      (static_cast<std::size_t>(firsts_[middle]) <= place ? low : behind) = middle;
+    }
+    return low;
+  }
+  // The prepared rows of a piece, with what a kind has before them of each row and its own bytes.
+  unsigned char* prepared_at(std::size_t offset, std::size_t bytes, std::size_t place) const {
+    return prepared_ + num_rows_ * offset + (num_rows_ > 1 ? place * bytes : 0);
   }
 
   void prepare_row(std::size_t r) {
@@ -126,14 +146,27 @@ class ExpertStep {
     const auto parts = static_cast<std::size_t>(of_.input_parts);
     for (std::size_t part = 0; part < parts; ++part) {
       const std::int32_t* const places = places_ + r * chosen_ + part * (chosen_ / parts);
-      unsigned char* const first = row_at(places[0]);
       for (std::size_t k = 0; k < share_.num_prepared; ++k)
-        share_.prepared[k]
-            .kernel->for_tokens(rows_of_expert())
-            .prepare(row + part * share_.product_columns, share_.product_columns,
-                     first + share_.prepared[k].offset);
-      for (std::size_t k = 1; k < chosen_ / parts && stride_ > 0; ++k)
-        __builtin_memcpy(row_at(places[k]), first, share_.prepared_bytes);
+        prepare_kind(share_.prepared[k], row + part * share_.product_columns, places,
+                     num_rows_ > 1 ? chosen_ / parts : 1);
+    }
+  }
+  // Prepares a row for some of its experts, where their rows are.
+  void prepare_kind(const decode::PreparedKind& kind, const float* x, const std::int32_t* places,
+                    std::size_t count) const {
+    const ProductKernel& kernel = kind.kernel->for_tokens(rows_of_expert());
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto place = static_cast<std::size_t>(places[i]);
+      if (kernel.prepares_in_rows && i > 0) {
+        const auto first = static_cast<std::size_t>(places[0]);
+        __builtin_memcpy(prepared_at(kind.offset, kind.bytes, place),
+                         prepared_at(kind.offset, kind.bytes, first), kind.bytes);
+        continue;
+      }
+      const Piece piece = piece_of(expert_of(place), place);
+      kernel.prepare(x, share_.product_columns,
+                     prepared_at(kind.offset, kind.bytes, piece.first), kind.bytes,
+                     place - piece.first, piece.rows);
     }
   }
 
@@ -152,15 +185,16 @@ class ExpertStep {
         packed_tiles(run, tile, count, share_.product_columns, scratch_.tiles.in(share_.own));
     float* const results = scratch_.results.in(share_.own);
     const std::size_t stride = count * kTileRows;
-    for (std::size_t p = first; p < behind; p += kPieceRows) {
-      const std::size_t rows = behind - p < kPieceRows ? behind - p : kPieceRows;
-      const unsigned char* const prepared =
-          row_at(static_cast<std::int32_t>(p)) + run.prepared_offset;
+    for (std::size_t p = first, rows; p < behind; p += rows) {
+      rows = piece_of(index, p).rows;
+      const unsigned char* const prepared = prepared_at(run.prepared_offset, run.prepared_bytes, p);
       if (count > 1)
         kernel.multiply_tiles(tiles, run.tile_bytes, count, share_.product_columns, prepared,
-                              stride_, rows, scratch_.sums.in(share_.own), results, stride);
+                              run.prepared_bytes, rows, scratch_.sums.in(share_.own), results,
+                              stride);
       else
-        kernel.multiply(tiles, share_.product_columns, prepared, stride_, rows, results, stride);
+        kernel.multiply(tiles, share_.product_columns, prepared, run.prepared_bytes, rows, results,
+                        stride);
       const std::size_t row = run.first + tile * kTileRows;
       const std::size_t left = run.rows - tile * kTileRows;
       for (std::size_t i = 0; i < rows; ++i)
@@ -196,7 +230,7 @@ class ExpertStep {
   const decode::Share& share_;
   const ExpertScratch scratch_;
   const decode::ExpertLinearNode::Attributes of_;
-  const std::size_t chosen_, num_pairs_, stride_;
+  const std::size_t chosen_, num_pairs_, num_rows_;
   std::int32_t *const experts_, *const firsts_, *const pairs_, *const places_;
   unsigned char* const prepared_;
 };

@@ -56,11 +56,7 @@ class HeadProducts {
         row = made;
       }
       for (std::size_t h = 0; h < heads_; ++h)
-        for (std::size_t k = 0; k < share_.num_prepared; ++k)
-          share_.prepared[k]
-              .kernel->for_tokens(share_.rows)
-              .prepare(row + h * stride, share_.product_columns,
-                       part(h) + r * share_.prepared_bytes + share_.prepared[k].offset);
+        prepare_token(share_, row + h * stride, part(h), r, share_.rows);
     }
   }
 
@@ -87,20 +83,20 @@ class HeadProducts {
       count = tiles_together(run, tile, end < whole ? end : whole);
     const unsigned char* const tiles =
         packed_tiles(run, tile, count, share_.product_columns, scratch_.tiles.in(share_.own));
-    const unsigned char* const rows = part(head) + run.prepared_offset;
+    const unsigned char* const rows = part(head) + share_.rows * run.prepared_offset;
     float* const out =
         share_.out() + head * (share_.columns / heads_) + run.first + tile * kTileRows;
     float* const results = scratch_.results.in(share_.own);
     if (count > 1) {
       kernel.multiply_tiles(tiles, run.tile_bytes, count, share_.product_columns, rows,
-                            share_.prepared_bytes, share_.rows, results, out, share_.columns);
+                            run.prepared_bytes, share_.rows, results, out, share_.columns);
       add_residual(out, count * kTileRows);
     } else if (left >= kTileRows) {
-      kernel.multiply(tiles, share_.product_columns, rows, share_.prepared_bytes, share_.rows, out,
+      kernel.multiply(tiles, share_.product_columns, rows, run.prepared_bytes, share_.rows, out,
                       share_.columns);
       add_residual(out, kTileRows);
     } else {
-      kernel.multiply(tiles, share_.product_columns, rows, share_.prepared_bytes, share_.rows,
+      kernel.multiply(tiles, share_.product_columns, rows, run.prepared_bytes, share_.rows,
                       results, kTileRows);
       for (std::size_t r = 0; r < share_.rows; ++r)
         __builtin_memcpy(out + r * share_.columns, results + r * kTileRows, left * sizeof(float));

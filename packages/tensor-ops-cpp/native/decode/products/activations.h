@@ -9,6 +9,13 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
+// The prepare() of a kernel whose tokens are rows, each converted by itself.
+template <void (*prepare)(const float* x, std::size_t columns, unsigned char* prepared)>
+void in_rows(const float* x, std::size_t columns, unsigned char* prepared,
+             std::size_t prepared_stride, std::size_t token, std::size_t) {
+  prepare(x, columns, prepared + token * prepared_stride);
+}
+
 // float32 activations are followed by zeros up to a multiple of this many columns.
 constexpr std::size_t kColumnStep = 4;
 

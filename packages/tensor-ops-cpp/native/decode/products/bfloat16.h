@@ -82,7 +82,7 @@ struct BFloat16Product {
 
 template <class Format>
 constexpr ProductKernel bfloat16_product{
-    bfloat16_bytes, prepare_bfloat16s, multiply<BFloat16Product>, multiply_tiles<BFloat16Product>};
+    bfloat16_bytes, in_rows<prepare_bfloat16s>, multiply<BFloat16Product>, multiply_tiles<BFloat16Product>};
 
 #elif !defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
 
@@ -94,7 +94,7 @@ void prepare_bfloat16s(const float* x, std::size_t columns, unsigned char* prepa
 }
 
 template <class Format>
-constexpr ProductKernel bfloat16_product{float_bytes, prepare_bfloat16s,
+constexpr ProductKernel bfloat16_product{float_bytes, in_rows<prepare_bfloat16s>,
                                          number_product<Format>.multiply,
                                          number_product<Format>.multiply_tiles};
 

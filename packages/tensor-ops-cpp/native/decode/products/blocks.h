@@ -10,7 +10,7 @@
 
 #if defined(TENSOR_OPS_TILES)
 
-#include "decode/products/tile_products.h"
+#include "decode/products/tile_int8.h"
 
 #define EXPORT_TILE_PRODUCTS(format, Format)                                              \
   }                                                                                       \

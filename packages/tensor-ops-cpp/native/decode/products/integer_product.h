@@ -251,7 +251,7 @@ struct IntegerProduct {
 };
 
 template <class Format, std::size_t terms>
-constexpr ProductKernel int8_product{int8_bytes<terms>, prepare_int8<terms>,
+constexpr ProductKernel int8_product{int8_bytes<terms>, in_rows<prepare_int8<terms>>,
                                      multiply<IntegerProduct<Format, terms>>};
 
 }  // namespace

@@ -186,10 +186,10 @@ void multiply_by_matrices(const unsigned char* tile, std::size_t columns,
 }
 
 template <class Format>
-constexpr ProductKernel matrix_product_of_term{int8_bytes<1>, prepare_int8<1>,
+constexpr ProductKernel matrix_product_of_term{int8_bytes<1>, in_rows<prepare_int8<1>>,
                                                multiply_by_matrices<Format, 1>};
 template <class Format>
-constexpr ProductKernel matrix_product_of_terms{int8_bytes<2>, prepare_pairs_of_terms,
+constexpr ProductKernel matrix_product_of_terms{int8_bytes<2>, in_rows<prepare_pairs_of_terms>,
                                                 multiply_by_matrices<Format, 2>};
 
 }  // namespace

@@ -289,11 +289,13 @@ void multiply_tiles(const unsigned char* tiles, std::size_t tile_bytes, std::siz
 }
 
 template <class Format>
-constexpr ProductKernel float_product{float_bytes, prepare_floats, multiply<FloatProduct<Format>>};
+constexpr ProductKernel float_product{float_bytes, in_rows<prepare_floats>,
+                                      multiply<FloatProduct<Format>>};
 // For formats of numbers without blocks, whose weights take few registers.
 #if defined(__AVX512F__)
 template <class Format>
-constexpr ProductKernel number_product{float_bytes, prepare_floats, multiply<FloatProduct<Format>>,
+constexpr ProductKernel number_product{float_bytes, in_rows<prepare_floats>,
+                                       multiply<FloatProduct<Format>>,
                                        multiply_tiles<FloatProduct<Format>>};
 #else
 template <class Format>

@@ -42,11 +42,13 @@ using decode::kActivationTypes;
 // The product of one weight format, one type of activations and one variant of a level. What
 // prepare() writes does not depend on the format, so that matrices of several formats can share it.
 struct ProductKernel {
-  std::size_t (*prepared_bytes)(std::size_t columns);  // a multiple of 4
-  // Converts the activations of one token. `prepared` is aligned to 4 bytes at least.
-  void (*prepare)(const float* x, std::size_t columns, unsigned char* prepared);
-  // out[t * out_stride + r] for the 16 rows r of the tile and each token t, whose activations are
-  // at prepared + t * prepared_stride. Prefetches ahead, in what follows the tile in memory.
+  std::size_t (*prepared_bytes)(std::size_t columns);  // of a token; a multiple of 4
+  // Converts the activations of one of the `tokens` that are multiplied together. `prepared` has
+  // prepared_stride bytes for each of them, prepared_bytes() or more, and is aligned to a line.
+  void (*prepare)(const float* x, std::size_t columns, unsigned char* prepared,
+                  std::size_t prepared_stride, std::size_t token, std::size_t tokens);
+  // out[t * out_stride + r] for the 16 rows r of the tile and each token t of all that were
+  // prepared together. Prefetches ahead, in what follows the tile in memory.
   void (*multiply)(const unsigned char* tile, std::size_t columns, const unsigned char* prepared,
                    std::size_t prepared_stride, std::size_t tokens, float* out,
                    std::size_t out_stride);
@@ -56,12 +58,18 @@ struct ProductKernel {
                          std::size_t columns, const unsigned char* prepared,
                          std::size_t prepared_stride, std::size_t tokens, float* sums, float* out,
                          std::size_t out_stride) = nullptr;
-  // For two tokens or more, which it takes prepared by its own prepare(): faster, with the same
-  // bits. Null where this kernel is as fast.
+  // For `several` tokens or more, which it takes prepared by its own prepare(): faster, with the
+  // same bits. Null where this kernel is as fast.
   const ProductKernel* of_several = nullptr;
+  std::size_t several = 2;
+  // Whether what is prepared for a token lies at prepared + token * prepared_stride, the same
+  // whatever the other tokens are.
+  bool prepares_in_rows = true;
 
   const ProductKernel& for_tokens(std::size_t tokens) const {
-    return tokens > 1 && of_several ? *of_several : *this;
+    const ProductKernel* kernel = this;
+    while (kernel->of_several && tokens >= kernel->several) kernel = kernel->of_several;
+    return *kernel;
   }
 };
 

@@ -76,6 +76,36 @@ void tile_add_products() {
     }
 }
 
+// A subnormal number is zero to the unit.
+inline float flushed(float x) {
+  return bit_cast<std::uint32_t>(x) << 1 < 0x01000000u ? __builtin_copysignf(0.0f, x) : x;
+}
+inline float bfloat16_at(const unsigned char* at) {
+  std::uint16_t x;
+  __builtin_memcpy(&x, at, sizeof x);
+  return flushed(bit_cast<float>(static_cast<std::uint32_t>(x) << 16));
+}
+// The same of pairs of bfloat16, as Intel defines it: the products of even and of odd columns are
+// summed apart, each fused and rounded, and their sum is added to the float32 that is there.
+template <int sums, int x, int w>
+void tile_add_bfloat16_products() {
+  const TileShapes& shapes = unit.shapes;
+  require(shapes.rows[sums] == shapes.rows[x] && shapes.rows[w] * 4 == shapes.row_bytes[x] &&
+          shapes.row_bytes[sums] == shapes.row_bytes[w]);
+  for (std::size_t m = 0; m < shapes.rows[sums]; ++m)
+    for (std::size_t n = 0; n < shapes.row_bytes[sums] / 4; ++n) {
+      float parts[2] = {};
+      for (std::size_t k = 0; k < shapes.row_bytes[x] / 2; ++k)
+        parts[k % 2] = flushed(
+            __builtin_fmaf(bfloat16_at(unit.data[x][m] + 2 * k),
+                           bfloat16_at(unit.data[w][k / 2] + 4 * n + k % 2 * 2), parts[k % 2]));
+      float sum;
+      __builtin_memcpy(&sum, unit.data[sums][m] + 4 * n, 4);
+      sum = flushed(flushed(sum) + flushed(parts[0] + parts[1]));
+      __builtin_memcpy(unit.data[sums][m] + 4 * n, &sum, 4);
+    }
+}
+
 #else
 
 // Assembly instead of intrinsics, since some of those are macros that take no template constant,
@@ -100,6 +130,10 @@ TENSOR_OPS_INLINE void tile_store(void* to, std::size_t stride) {
 template <int sums, int x, int w>
 TENSOR_OPS_INLINE void tile_add_products() {
   asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sums), "i"(x), "i"(w));
+}
+template <int sums, int x, int w>
+TENSOR_OPS_INLINE void tile_add_bfloat16_products() {
+  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sums), "i"(x), "i"(w));
 }
 
 #endif

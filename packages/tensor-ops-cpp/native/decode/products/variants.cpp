@@ -149,7 +149,7 @@ std::vector<ProductVariant> compiled_variants() {
     all.push_back({name, level, levels[level].cpu_has() && has_##variant()}); \
   }
   TENSOR_OPS_OTHER_VARIANTS(TENSOR_OPS_ADD_VARIANT, TENSOR_OPS_ADD_VARIANT,
-                            TENSOR_OPS_ADD_VARIANT, )
+                            TENSOR_OPS_ADD_VARIANT, TENSOR_OPS_ADD_VARIANT, )
 #undef TENSOR_OPS_ADD_VARIANT
   return all;
 }

@@ -3,10 +3,21 @@
 
 #if KERNEL_PASS
 
+#if defined(TENSOR_OPS_TILES)
+#include "decode/products/tile_bfloat16.h"
+#else
 #include "decode/products/bfloat16.h"
 #include "decode/products/pack.h"
+#endif
 
 namespace tensor_ops::TENSOR_OPS_LEVEL {
+
+#if defined(TENSOR_OPS_TILES)
+
+EXPORT_PRODUCTS(bf16, tile_bfloat16_product<3>, {}, {}, tile_bfloat16_product<1>)
+
+#else
+
 namespace {
 
 struct BF16 {
@@ -28,6 +39,8 @@ struct BF16 {
 
 EXPORT_PACK(bf16, pack_numbers<2, 2>)
 EXPORT_PRODUCTS(bf16, number_product<BF16>, {}, {}, bfloat16_product<BF16>)
+
+#endif
 
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 

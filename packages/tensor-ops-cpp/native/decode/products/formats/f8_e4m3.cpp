@@ -112,7 +112,7 @@ struct F8E4M3Product {
 }  // namespace
 
 EXPORT_PACK(f8_e4m3, pack_f8_e4m3)
-EXPORT_PRODUCTS(f8_e4m3, {float_bytes, prepare_floats, multiply<F8E4M3Product>})
+EXPORT_PRODUCTS(f8_e4m3, {float_bytes, in_rows<prepare_floats>, multiply<F8E4M3Product>})
 
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL
 

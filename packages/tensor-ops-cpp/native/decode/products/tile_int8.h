@@ -101,7 +101,7 @@ void multiply_by_tiles(const unsigned char* tile, std::size_t columns,
 }
 
 template <class Format, std::size_t terms, const ProductTable& Rest>
-constexpr ProductKernel tile_product{int8_bytes<terms>, prepare_int8<terms>,
+constexpr ProductKernel tile_product{int8_bytes<terms>, in_rows<prepare_int8<terms>>,
                                      multiply_by_tiles<Format, terms, Rest>};
 
 }  // namespace
