@@ -121,7 +121,8 @@ set(formats_x86_64_v4_vnni ${integer_formats} native/decode/products/unpacked/mu
 set(flags_x86_64_v4_vnni ${flags_x86_64_v4} -mavx512vnni -DTENSOR_OPS_INTEGERS_ONLY)
 set(formats_x86_64_v4_bf16 native/decode/products/formats/bf16.cpp)
 set(flags_x86_64_v4_bf16 ${flags_x86_64_v4} -mavx512vnni -mavx512bf16)
-set(formats_x86_64_v4_amx ${integer_formats} native/decode/products/formats/bf16.cpp)
+set(formats_x86_64_v4_amx ${integer_formats} native/decode/products/formats/bf16.cpp
+                          native/decode/products/tile_int8/multiply.cpp)
 set(flags_x86_64_v4_amx ${flags_x86_64_v4} -mavx512vnni -mamx-tile -mamx-int8 -DTENSOR_OPS_TILES)
 set(flags_neon_dotprod -march=armv8.2-a+dotprod)
 set(formats_neon_i8mm ${integer_formats})

@@ -10,16 +10,16 @@
 
 #if defined(TENSOR_OPS_TILES)
 
-#include "decode/products/tile_int8.h"
+#include "decode/products/tile_int8/product.h"
 
-#define EXPORT_TILE_PRODUCTS(format, Format)                                              \
-  }                                                                                       \
-  namespace tensor_ops::x86_64_v4_vnni {                                                  \
-  extern const ProductTable format##_products;                                            \
-  }                                                                                       \
-  namespace tensor_ops::TENSOR_OPS_LEVEL {                                                \
-  EXPORT_PRODUCTS(format, {}, tile_product<Format, 1, x86_64_v4_vnni::format##_products>, \
-                  tile_product<Format, 2, x86_64_v4_vnni::format##_products>)
+#define EXPORT_TILE_PRODUCTS(format, Format)                                                   \
+  }                                                                                            \
+  namespace tensor_ops::x86_64_v4_vnni {                                                       \
+  extern const ProductTable format##_products;                                                 \
+  }                                                                                            \
+  namespace tensor_ops::TENSOR_OPS_LEVEL {                                                     \
+  EXPORT_PRODUCTS(format, {}, tile_product_of_term<Format, x86_64_v4_vnni::format##_products>, \
+                  tile_product_of_terms<Format, x86_64_v4_vnni::format##_products>)
 
 #elif defined(TENSOR_OPS_MATRIX_INT8)
 

@@ -46,21 +46,22 @@ void tile_zero() {
   require(unit.shapes.rows[tile]);
   __builtin_memset(unit.data[tile], 0, sizeof unit.data[tile]);
 }
-template <int tile>
+template <int tile, std::size_t offset = 0>
 void tile_load(const void* from, std::size_t stride) {
   tile_zero<tile>();
   for (std::size_t r = 0; r < unit.shapes.rows[tile]; ++r)
-    __builtin_memcpy(unit.data[tile][r], static_cast<const unsigned char*>(from) + r * stride,
+    __builtin_memcpy(unit.data[tile][r],
+                     static_cast<const unsigned char*>(from) + offset + r * stride,
                      unit.shapes.row_bytes[tile]);
 }
-template <int tile>
+template <int tile, std::size_t offset = 0>
 void tile_store(void* to, std::size_t stride) {
   for (std::size_t r = 0; r < unit.shapes.rows[tile]; ++r)
-    __builtin_memcpy(static_cast<unsigned char*>(to) + r * stride, unit.data[tile][r],
+    __builtin_memcpy(static_cast<unsigned char*>(to) + offset + r * stride, unit.data[tile][r],
                      unit.shapes.row_bytes[tile]);
 }
-// Adds products to each word of `sums`: signed bytes of its row of `x` times unsigned bytes of its
-// column of `w`.
+// Adds products to each word of `sums`: signed bytes of its row of `x` times those of its column of
+// `w`.
 template <int sums, int x, int w>
 void tile_add_products() {
   const TileShapes& shapes = unit.shapes;
@@ -71,7 +72,8 @@ void tile_add_products() {
       std::int32_t sum;
       __builtin_memcpy(&sum, unit.data[sums][m] + 4 * n, 4);
       for (std::size_t k = 0; k < shapes.row_bytes[x]; ++k)
-        sum += static_cast<std::int8_t>(unit.data[x][m][k]) * unit.data[w][k / 4][4 * n + k % 4];
+        sum += static_cast<std::int8_t>(unit.data[x][m][k]) *
+               static_cast<std::int8_t>(unit.data[w][k / 4][4 * n + k % 4]);
       __builtin_memcpy(unit.data[sums][m] + 4 * n, &sum, 4);
     }
 }
@@ -96,9 +98,9 @@ void tile_add_bfloat16_products() {
     for (std::size_t n = 0; n < shapes.row_bytes[sums] / 4; ++n) {
       float parts[2] = {};
       for (std::size_t k = 0; k < shapes.row_bytes[x] / 2; ++k)
-        parts[k % 2] = flushed(
-            __builtin_fmaf(bfloat16_at(unit.data[x][m] + 2 * k),
-                           bfloat16_at(unit.data[w][k / 2] + 4 * n + k % 2 * 2), parts[k % 2]));
+        parts[k % 2] = flushed(__builtin_fmaf(bfloat16_at(unit.data[x][m] + 2 * k),
+                                              bfloat16_at(unit.data[w][k / 2] + 4 * n + k % 2 * 2),
+                                              parts[k % 2]));
       float sum;
       __builtin_memcpy(&sum, unit.data[sums][m] + 4 * n, 4);
       sum = flushed(flushed(sum) + flushed(parts[0] + parts[1]));
@@ -108,6 +110,7 @@ void tile_add_bfloat16_products() {
 
 #else
 
+// Constant offsets are part of the instructions, so that an address has one register for several.
 // Assembly instead of intrinsics, since some of those are macros that take no template constant,
 // and do not tell the compiler that memory is read and written.
 TENSOR_OPS_INLINE void tile_configure(const TileShapes& shapes) {
@@ -119,17 +122,23 @@ template <int tile>
 TENSOR_OPS_INLINE void tile_zero() {
   asm volatile("tilezero %%tmm%c0" : : "i"(tile));
 }
-template <int tile>
+template <int tile, std::size_t offset = 0>
 TENSOR_OPS_INLINE void tile_load(const void* from, std::size_t stride) {
-  asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(stride), "i"(tile) : "memory");
+  asm volatile("tileloadd %c3(%0,%1,1), %%tmm%c2"
+               :
+               : "r"(from), "r"(stride), "i"(tile), "i"(offset)
+               : "memory");
 }
-template <int tile>
+template <int tile, std::size_t offset = 0>
 TENSOR_OPS_INLINE void tile_store(void* to, std::size_t stride) {
-  asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"(stride), "i"(tile) : "memory");
+  asm volatile("tilestored %%tmm%c2, %c3(%0,%1,1)"
+               :
+               : "r"(to), "r"(stride), "i"(tile), "i"(offset)
+               : "memory");
 }
 template <int sums, int x, int w>
 TENSOR_OPS_INLINE void tile_add_products() {
-  asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sums), "i"(x), "i"(w));
+  asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sums), "i"(x), "i"(w));
 }
 template <int sums, int x, int w>
 TENSOR_OPS_INLINE void tile_add_bfloat16_products() {

@@ -69,7 +69,8 @@ void multiply_joined(const unsigned char* tile, std::size_t columns, const unsig
                                   out, out_stride);
 }
 template <class Format>
-constexpr ProductKernel joined_product{int8_bytes<2, PairBlock<2>>, in_rows<prepare_int8<2, PairBlock<2>>>,
+constexpr ProductKernel joined_product{int8_bytes<2, PairBlock<2>>,
+                                       in_rows<prepare_int8<2, PairBlock<2>>>,
                                        multiply_joined<Format>, multiply_joined_tiles<Format>};
 template <class Format>
 constexpr ProductKernel int8_product<Format, 2>{int8_bytes<2>, in_rows<prepare_int8<2>>,
