@@ -24,7 +24,12 @@ using tensor_ops::kTileRows;
 using tensor_ops::ProductKernel;
 using tensor_ops::WeightFormat;
 
-constexpr std::size_t kTokens = 19;
+// How many tokens and tiles a case has, and how many tokens are multiplied at a time: any number,
+// or those given.
+struct Size {
+  std::size_t tokens, tiles;
+  std::vector<std::size_t> at_a_time;
+};
 
 std::mt19937 generator(17);
 
@@ -42,8 +47,9 @@ void set_half(unsigned char* at) {
 }
 
 // Any integers, with scales and minimums that are numbers.
-std::vector<unsigned char> random_rows(const WeightFormat& format, std::size_t columns) {
-  std::vector<unsigned char> rows(kTileRows * format.row_bytes(columns));
+std::vector<unsigned char> random_rows(const WeightFormat& format, std::size_t columns,
+                                       std::size_t tiles) {
+  std::vector<unsigned char> rows(tiles * kTileRows * format.row_bytes(columns));
   for (unsigned char& byte : rows) byte = static_cast<unsigned char>(generator());
   const std::string name = format.name;
   for (std::size_t at = 0; at < rows.size(); at += format.block_bytes) {
@@ -69,12 +75,19 @@ std::vector<unsigned char> random_rows(const WeightFormat& format, std::size_t c
   return rows;
 }
 
-// Numbers of several magnitudes, subnormal ones and zeros.
-std::vector<float> random_activations(std::size_t columns) {
+bool are_integers(ActivationType type) {
+  return type == ActivationType::kInt8 || type == ActivationType::kInt8x2;
+}
+
+// Numbers of several magnitudes, subnormal ones and zeros. Where they become integers, one is
+// infinite.
+std::vector<float> random_activations(ActivationType type, std::size_t columns,
+                                      std::size_t tokens) {
   constexpr int exponents[] = {0, 0, 10, -20, -120, -130, -149, -300};
-  std::vector<float> x(kTokens * columns);
+  std::vector<float> x(tokens * columns);
   for (std::size_t i = 0; i < x.size(); ++i)
     x[i] = std::ldexp(normal(), exponents[i / 32 % 8 * (i / columns % 3) % 8]);
+  if (are_integers(type)) x[tokens / 2 * columns] = HUGE_VALF;
   return x;
 }
 
@@ -91,46 +104,59 @@ struct Case {
   const WeightFormat& format;
   ActivationType activations;
   std::size_t columns;
+  Size size;
   std::vector<unsigned char> rows;
   std::vector<float> x;
-  Aligned tile;
+  Aligned tiles;
 
-  Case(const WeightFormat& format, ActivationType activations, std::size_t columns)
+  Case(const WeightFormat& format, ActivationType activations, std::size_t columns,
+       const Size& size)
       : format(format),
         activations(activations),
         columns(columns),
-        rows(random_rows(format, columns)),
-        x(random_activations(columns)),
-        tile(format.tile_bytes(columns)) {
-    pack(0, kTileRows, tile.first);
+        size(size),
+        rows(random_rows(format, columns, size.tiles)),
+        x(random_activations(activations, columns, size.tokens)),
+        tiles(size.tiles * format.tile_bytes(columns)) {
+    for (std::size_t t = 0; t < size.tiles; ++t) pack(0, kTileRows, t, tile(t));
   }
 
-  // Packs the first rows as a level does it.
-  void pack(std::size_t level, std::size_t present, unsigned char* to) const {
-    format.pack[level](rows.data(), present, columns, to);
+  unsigned char* tile(std::size_t t) const { return tiles.first + t * format.tile_bytes(columns); }
+
+  // Packs the first rows of a tile as a level does it.
+  void pack(std::size_t level, std::size_t present, std::size_t t, unsigned char* to) const {
+    format.pack[level](&rows[t * kTileRows * format.row_bytes(columns)], present, columns, to);
   }
 
   // Whether a level packs the same bytes as the lowest one.
   bool packs_the_same(std::size_t level, std::size_t present) const {
-    const std::size_t size = format.tile_bytes(columns);
-    Aligned expected(size), packed(size);
-    pack(0, present, expected.first);
-    pack(level, present, packed.first);
-    return std::memcmp(expected.first, packed.first, size) == 0;
+    const std::size_t bytes = format.tile_bytes(columns);
+    Aligned expected(bytes), packed(bytes);
+    pack(0, present, 0, expected.first);
+    pack(level, present, 0, packed.first);
+    return std::memcmp(expected.first, packed.first, bytes) == 0;
   }
 
-  // The products of all tokens, so many at a time.
-  std::vector<float> multiply(const ProductKernel& product, std::size_t at_a_time) const {
+  // The products of all tokens, so many at a time, with all tiles together or one by one.
+  std::vector<float> multiply(const ProductKernel& product, std::size_t at_a_time,
+                              bool together = false) const {
     const ProductKernel& kernel = product.for_tokens(at_a_time);
     const std::size_t stride = tensor_ops::decode::aligned(kernel.prepared_bytes(columns));
-    const Aligned prepared(kTokens * stride);
-    std::vector<float> y(kTokens * kTileRows);
-    for (std::size_t first = 0; first < kTokens; first += at_a_time) {
-      const std::size_t count = std::min(at_a_time, kTokens - first);
+    const std::size_t all_rows = size.tiles * kTileRows;
+    const Aligned prepared(size.tokens * stride);
+    std::vector<float> y(size.tokens * all_rows), sums(together ? tensor_ops::kMostSums : 0);
+    for (std::size_t first = 0; first < size.tokens; first += at_a_time) {
+      const std::size_t count = std::min(at_a_time, size.tokens - first);
       unsigned char* const rows = prepared.first + first * stride;
       for (std::size_t t = 0; t < count; ++t)
         kernel.prepare(&x[(first + t) * columns], columns, rows, stride, t, count);
-      kernel.multiply(tile.first, columns, rows, stride, count, &y[first * kTileRows], kTileRows);
+      float* const to = &y[first * all_rows];
+      if (together)
+        kernel.multiply_tiles(tile(0), format.tile_bytes(columns), size.tiles, columns, rows,
+                              stride, count, sums.data(), to, all_rows);
+      else
+        for (std::size_t t = 0; t < size.tiles; ++t)
+          kernel.multiply(tile(t), columns, rows, stride, count, to + t * kTileRows, all_rows);
     }
     return y;
   }
@@ -138,7 +164,8 @@ struct Case {
   std::string name(const char* variant) const {
     return std::string(format.name) + " with " +
            tensor_ops::kActivationNames[static_cast<std::size_t>(activations)] + ", " +
-           std::to_string(columns) + " columns, " + variant;
+           std::to_string(columns) + " columns, " + std::to_string(size.tiles) + " tiles, " +
+           variant;
   }
 };
 
@@ -149,9 +176,10 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 // The bound of product.h for bfloat16 activations.
 bool is_within_bound(const Case& c, const std::vector<float>& y) {
   std::vector<float> w(c.columns);
-  for (std::size_t r = 0; r < kTileRows; ++r) {
+  const std::size_t all_rows = c.size.tiles * kTileRows;
+  for (std::size_t r = 0; r < all_rows; ++r) {
     c.format.dequantize(&c.rows[r * c.format.row_bytes(c.columns)], c.columns, w.data());
-    for (std::size_t t = 0; t < kTokens; ++t) {
+    for (std::size_t t = 0; t < c.size.tokens; ++t) {
       const double count = static_cast<double>(c.columns);
       double exact = 0, of_activations = 0, rounded = 0, flushed = 1;
       for (std::size_t k = 0; k < c.columns; ++k) {
@@ -164,7 +192,7 @@ bool is_within_bound(const Case& c, const std::vector<float>& y) {
       }
       const double bound = of_activations + 1.001 * 0x1p-24 * (count + 2) * rounded +
                            0x1p-126 * flushed + count * 0x1p-149;
-      if (!(std::fabs(y[t * kTileRows + r] - exact) <= bound)) return false;
+      if (!(std::fabs(y[t * all_rows + r] - exact) <= bound)) return false;
     }
   }
   return true;
@@ -182,20 +210,36 @@ std::size_t check(const Case& c) {
         fail(c.name(variants[v].name) + ": packs other bytes than the lowest level");
     const ProductKernel& kernel = tensor_ops::product_kernel(c.format, c.activations, v);
     if (!kernel.multiply) continue;
+    if (c.size.tiles > 1 && !kernel.for_tokens(c.size.tokens).multiply_tiles) continue;
     const std::vector<float> alone = c.multiply(kernel, 1);
-    for (std::size_t at_a_time = 2; at_a_time <= kTokens; ++at_a_time, ++compared)
-      if (!same_bits(alone, c.multiply(kernel, at_a_time)))
-        fail(c.name(variants[v].name) + ": " + std::to_string(at_a_time) +
-             " tokens at a time have other bits than one");
+    for (const std::size_t at_a_time : c.size.at_a_time)
+      for (const bool together : {false, true}) {
+        if (together && (c.size.tiles == 1 || !kernel.for_tokens(at_a_time).multiply_tiles))
+          continue;
+        ++compared;
+        if (!same_bits(alone, c.multiply(kernel, at_a_time, together)))
+          fail(c.name(variants[v].name) + ": " + std::to_string(at_a_time) +
+               " tokens at a time have other bits than one");
+      }
     if (c.activations == ActivationType::kBFloat16) {
       if (!is_within_bound(c, alone)) fail(c.name(variants[v].name) + ": exceeds its bound");
-    } else if (v == variants[v].level || of_level.empty()) {
+    } else if (v == variants[v].level || of_level.empty() || !are_integers(c.activations)) {
       of_level = alone;
     } else if (!same_bits(of_level, alone)) {
       fail(c.name(variants[v].name) + ": other bits than other variants of the level");
     }
   }
   return compared;
+}
+
+// Whether a variant multiplies several tiles together.
+bool multiplies_tiles(const WeightFormat& format, ActivationType type, std::size_t tokens) {
+  const auto& variants = tensor_ops::product_variants();
+  for (std::size_t v = 0; v < variants.size(); ++v)
+    if (variants[v].cpu_has &&
+        tensor_ops::product_kernel(format, type, v).for_tokens(tokens).multiply_tiles)
+      return true;
+  return false;
 }
 
 }  // namespace
@@ -207,11 +251,22 @@ int main(int count, char** arguments) {
     if (variant.cpu_has) fastest = variant.name;
   if (count > 1 && fastest != arguments[1])
     fail("the fastest variant is " + fastest + " instead of " + arguments[1]);
+  Size few{19, 1, {}}, tiles{19, 3, {}};
+  for (std::size_t n = 2; n <= few.tokens; ++n) few.at_a_time.push_back(n);
+  tiles.at_a_time = {4, 5, 9, 16, 17, 19};
+  const Size many{193, 11, {40, 193}};
   std::size_t compared = 0;
   for (const WeightFormat* format : tensor_ops::weight_formats())
-    for (std::size_t a = 0; a < tensor_ops::kActivationTypes; ++a)
-      for (std::size_t columns : {1, 3, 4, 6, 32, 75, 96, 256, 1024})
-        if (columns % format->block_columns == 0)
-          compared += check(Case(*format, static_cast<ActivationType>(a), columns));
+    for (std::size_t a = 0; a < tensor_ops::kActivationTypes; ++a) {
+      const auto type = static_cast<ActivationType>(a);
+      const auto check_columns = [&](std::size_t columns, const Size& size) {
+        if (columns % format->block_columns == 0 &&
+            (size.tiles == 1 || multiplies_tiles(*format, type, size.tokens)))
+          compared += check(Case(*format, type, columns, size));
+      };
+      for (std::size_t columns : {1, 3, 4, 6, 32, 75, 96, 256, 1024}) check_columns(columns, few);
+      for (std::size_t columns : {6, 32, 96, 768, 2048}) check_columns(columns, tiles);
+      check_columns(1280, many);
+    }
   std::printf("check_products: %s: %zu products have the right bits\n", fastest.c_str(), compared);
 }
