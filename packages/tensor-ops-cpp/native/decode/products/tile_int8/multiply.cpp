@@ -353,6 +353,7 @@ class ManyTokens {
   static constexpr std::size_t kPart = kMostSums / (kTogether * kTileRows);  // tokens
   static_assert(kPart % kTokens == 0 && kTogether % kTiles == 0);
   static constexpr std::size_t kUnpacked = 36 / kTiles;  // half of a cache of 48 KB
+  static constexpr std::size_t kPrefetched = 256;        // bytes ahead, in the second cache by then
   using Pipeline = Stages<scales, has_minimum, terms, kTiles, kTokens>;
   using Block = SignedBlock<scales, has_minimum>;
   using Rows = TokenRows<terms>;
@@ -401,7 +402,7 @@ class ManyTokens {
     Block blocks[kUnpacked][kTiles];
     const std::size_t begin = begin_of(group), num_blocks = begin_of(group + 1) - begin;
     format_.unpack(tiles_ + tile * tile_bytes_, tile_bytes_, kTiles, begin, num_blocks,
-                   terms == 1 ? 1 : kSecondTerm, kStreamAheadOfOne, blocks);
+                   terms == 1 ? 1 : kSecondTerm, kPrefetched, blocks);
 
     const std::size_t next_tile = tile + kTiles < num_tiles_ ? tile + kTiles : 0;
     const std::size_t next_group = next_tile > 0 ? group : (group + 1) % groups_;
