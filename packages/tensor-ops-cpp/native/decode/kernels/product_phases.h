@@ -43,9 +43,8 @@ TENSOR_OPS_INLINE void prepare_token(const decode::Share& share, const float* ro
                                      std::size_t tokens) {
   for (std::size_t k = 0; k < share.num_prepared; ++k) {
     const decode::PreparedKind& kind = share.prepared[k];
-    kind.kernel->for_tokens(tokens).prepare(row, share.product_columns,
-                                            prepared + tokens * kind.offset, kind.bytes, token,
-                                            tokens);
+    kind.kernel->for_tokens(tokens).prepare(
+        row, share.product_columns, prepared + tokens * kind.offset, kind.bytes, token, tokens);
   }
 }
 
@@ -104,7 +103,7 @@ class ProductPhases {
       const std::size_t behind = first + (run.rows + kTileRows - 1) / kTileRows;
       const std::size_t end = tiles.end < behind ? tiles.end : behind;
       std::size_t t = tiles.begin > first ? tiles.begin : first;
-      if (share.rows >= kManyTokens && run.kernel->for_tokens(share.rows).multiply_tiles) {
+      if (run.kernel->for_tokens(share.rows).multiplies_tiles(share.rows)) {
         const std::size_t behind_whole = first + run.rows / kTileRows;
         const std::size_t whole = end < behind_whole ? end : behind_whole;
         if (t < whole) t += multiply_whole_tiles(share, scratch, run, t - first, whole - first);

@@ -164,9 +164,8 @@ class ExpertStep {
         continue;
       }
       const Piece piece = piece_of(expert_of(place), place);
-      kernel.prepare(x, share_.product_columns,
-                     prepared_at(kind.offset, kind.bytes, piece.first), kind.bytes,
-                     place - piece.first, piece.rows);
+      kernel.prepare(x, share_.product_columns, prepared_at(kind.offset, kind.bytes, piece.first),
+                     kind.bytes, place - piece.first, piece.rows);
     }
   }
 
@@ -177,7 +176,7 @@ class ExpertStep {
     const auto behind = static_cast<std::size_t>(firsts_[index + 1]);
     const ProductKernel& kernel = run.kernel->for_tokens(rows_of_expert());
     std::size_t count = 1;
-    if (kernel.multiply_tiles && behind - first >= kManyTokens && tile + 1 < end) {
+    if (num_pairs_ >= kManyTokens && kernel.multiplies_tiles(behind - first) && tile + 1 < end) {
       count = tiles_together(run, tile, end);
       if (count > kPieceTiles) count = kPieceTiles;
     }

@@ -79,7 +79,7 @@ class HeadProducts {
     const ProductKernel& kernel = run.kernel->for_tokens(share_.rows);
     const std::size_t left = run.rows - tile * kTileRows, whole = tile + left / kTileRows;
     std::size_t count = 1;
-    if (kernel.multiply_tiles && share_.rows >= kManyTokens && tile + 1 < end && tile + 1 < whole)
+    if (kernel.multiplies_tiles(share_.rows) && tile + 1 < end && tile + 1 < whole)
       count = tiles_together(run, tile, end < whole ? end : whole);
     const unsigned char* const tiles =
         packed_tiles(run, tile, count, share_.product_columns, scratch_.tiles.in(share_.own));
@@ -96,8 +96,8 @@ class HeadProducts {
                       share_.columns);
       add_residual(out, kTileRows);
     } else {
-      kernel.multiply(tiles, share_.product_columns, rows, run.prepared_bytes, share_.rows,
-                      results, kTileRows);
+      kernel.multiply(tiles, share_.product_columns, rows, run.prepared_bytes, share_.rows, results,
+                      kTileRows);
       for (std::size_t r = 0; r < share_.rows; ++r)
         __builtin_memcpy(out + r * share_.columns, results + r * kTileRows, left * sizeof(float));
       add_residual(out, left);

@@ -30,7 +30,8 @@ namespace tensor_ops {
 
 constexpr std::size_t kTileRows = 16;       // a lane of a vector is a row of the weight
 constexpr std::size_t kTileAlignment = 64;  // bytes; tile sizes are multiples of it
-// With this many tokens or more, several tiles are multiplied together.
+// With this many tokens or more, several tiles are multiplied together, unless a kernel says
+// otherwise.
 constexpr std::size_t kManyTokens = 16;
 // The number of floats in the scratch of multiply_tiles(): sums of 192 tokens and 8 tiles.
 constexpr std::size_t kMostSums = 192 * 8 * kTileRows;
@@ -65,7 +66,9 @@ struct ProductKernel {
   // Whether what is prepared for a token lies at prepared + token * prepared_stride, the same
   // whatever the other tokens are.
   bool prepares_in_rows = true;
+  std::size_t many = kManyTokens;  // from how many tokens on multiply_tiles() is faster
 
+  bool multiplies_tiles(std::size_t tokens) const { return multiply_tiles && tokens >= many; }
   const ProductKernel& for_tokens(std::size_t tokens) const {
     const ProductKernel* kernel = this;
     while (kernel->of_several && tokens >= kernel->several) kernel = kernel->of_several;

@@ -61,7 +61,8 @@ constexpr ProductKernel signed_product{terms == 1 ? one_term_bytes : two_terms_b
                                        multiply_signed_tiles<Format, terms>,
                                        nullptr,
                                        0,
-                                       false};
+                                       false,
+                                       kTileTokens};
 
 // The kernel that VNNI has for a number of tokens. Only its functions are known when it is used.
 template <const ProductTable& Vnni, std::size_t terms, std::size_t tokens>
