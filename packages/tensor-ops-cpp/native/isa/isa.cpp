@@ -96,8 +96,15 @@ IsaChoice highest_up_to(std::size_t cap) {
                   ", the lowest instruction-set level that tensor_ops_cpp is compiled for")};
 }
 
+bool is_switch(const char* value) {
+  return !value || !*value || !std::strcmp(value, "0") || !std::strcmp(value, "1");
+}
+
 IsaChoice choose_level() {
   const auto& levels = compiled_levels();
+  for (const char* name : {"TENSOR_OPS_CPP_AMX", "TENSOR_OPS_CPP_WINOGRAD"})
+    if (const char* value = std::getenv(name); !is_switch(value))
+      return {0, text(name, " is '", value, "', which is neither 0 nor 1")};
   const char* wanted = std::getenv("TENSOR_OPS_CPP_ISA");
   if (!wanted || !*wanted) return highest_up_to(levels.size() - 1);
   for (std::size_t i = 0; i < levels.size(); ++i) {
@@ -122,6 +129,12 @@ const std::vector<Level>& compiled_levels() {
 const IsaChoice& isa_choice() {
   static const IsaChoice choice = choose_level();
   return choice;
+}
+
+Switch environment_switch(const char* name) {
+  const char* const value = std::getenv(name);
+  if (!value || !*value || !is_switch(value)) return Switch::kDefault;
+  return *value == '1' ? Switch::kOn : Switch::kOff;
 }
 
 std::string cpu_brand() {

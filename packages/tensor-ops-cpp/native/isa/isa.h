@@ -27,6 +27,11 @@ struct IsaChoice {
 // Made once, at the first call.
 TENSOR_OPS_SHARED const IsaChoice& isa_choice();
 
+// An environment variable that is 1 or 0, or neither where it is unset or empty. The value of one
+// that is something else is a reason why no level can be used.
+enum class Switch { kDefault, kOff, kOn };
+Switch environment_switch(const char* name);
+
 // Empty where the machine does not say.
 TENSOR_OPS_SHARED std::string cpu_brand();
 

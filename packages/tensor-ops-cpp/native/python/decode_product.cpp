@@ -9,11 +9,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "decode/products/product.h"
 #include "decode/program/activation_names.h"
 #include "decode/program/pieces.h"
 #include "isa/float_mode.h"
+#include "isa/isa.h"
 
 namespace py = pybind11;
 
@@ -30,10 +32,16 @@ const WeightFormat& format_of(const std::string& name) {
   return *format;
 }
 
+// Asks the system for what it grants to a process that asks. A variant that is slower than another
+// can run too.
+bool can_run(const ProductVariant& variant) {
+  return std::strstr(variant.name, "+amx") == nullptr || variant.may_use(true);
+}
+
 std::size_t variant_of(const std::string& name) {
   const auto& variants = product_variants();
   for (std::size_t i = 0; i < variants.size(); ++i)
-    if (variants[i].cpu_has && name == variants[i].name) return i;
+    if (variants[i].cpu_has && name == variants[i].name && can_run(variants[i])) return i;
   throw py::value_error("this CPU has no variant of products called '" + name + "'");
 }
 
@@ -136,10 +144,25 @@ void add_decode_product(py::module_& module) {
     for (const WeightFormat* format : weight_formats()) names.emplace_back(format->name);
     return names;
   });
+  // What decode programs of this process are multiplied by, without asking the system for more.
+  module.def("decode_products", []() -> std::pair<std::string, std::string> {
+    if (!isa_choice().reason.empty()) return {};
+    return {product_variants()[fastest_product_variant(isa_choice().index, false)].name,
+            use_of_tiles()};
+  });
+  module.def("decode_has_bfloat16_products", [] {
+    if (!isa_choice().reason.empty()) return false;
+    const WeightFormat& format = *find_weight_format("bf16");
+    const std::size_t level = isa_choice().index;
+    const auto kernel = [&](std::size_t variant) {
+      return product_kernel(format, ActivationType::kBFloat16, variant).multiply;
+    };
+    return kernel(fastest_product_variant(level, false)) != kernel(level);
+  });
   module.def("decode_product_variants", [] {
     std::vector<std::string> names;
     for (const ProductVariant& variant : product_variants())
-      if (variant.cpu_has) names.emplace_back(variant.name);
+      if (variant.cpu_has && can_run(variant)) names.emplace_back(variant.name);
     return names;
   });
 }

@@ -36,7 +36,12 @@ from tensor_ops_cpp._optimization import (
     get_optimization_info,
     set_num_threads,
 )
-from tensor_ops_cpp._packing import has_bfloat16_products, packed_checksum, packed_layout
+from tensor_ops_cpp._packing import (
+    has_bfloat16_products,
+    packed_checksum,
+    packed_layout,
+    program_note,
+)
 from tensor_ops_cpp._pool import PoolInfo, pool_info, set_pool_limit, trim_pool
 
 __all__ = [
@@ -69,6 +74,7 @@ __all__ = [
     "pool_info",
     "probe",
     "program_memory",
+    "program_note",
     "set_num_threads",
     "set_pool_limit",
     "simd_level",
@@ -79,17 +85,13 @@ __all__ = [
 
 __version__: str = _native.__version__
 
-if os.environ.get("TENSOR_OPS_CPP_ISA") and (_reason := _native.unavailable_reason()):
+_settings = ("TENSOR_OPS_CPP_ISA", "TENSOR_OPS_CPP_AMX", "TENSOR_OPS_CPP_WINOGRAD")
+if any(os.environ.get(name) for name in _settings) and (_reason := _native.unavailable_reason()):
     # A typing error must not turn a backend off without a word.
     warnings.warn(f"tensor_ops_cpp is unavailable: {_reason}", RuntimeWarning, stacklevel=2)
 
 if os.environ.get("TENSOR_OPS_CPP_POOL_LIMIT") and (_problem := _native.pool_setting_problem()):
     warnings.warn(_problem, RuntimeWarning, stacklevel=2)
-
-for _name in ("TENSOR_OPS_CPP_AMX", "TENSOR_OPS_CPP_WINOGRAD"):
-    if (_setting := os.environ.get(_name)) not in (None, "", "0", "1"):
-        _problem = f"{_name} is {_setting!r}, which is neither 0 nor 1; the default holds"
-        warnings.warn(_problem, RuntimeWarning, stacklevel=2)
 
 #: The instruction-set level in use, such as ``"x86-64-v4"``; None where none can be used.
 simd_level: str | None = _native.level()

@@ -22,9 +22,12 @@ def get_optimization_info() -> OptimizationInfo:
         A dict with ``level`` (in use; None where none can be), ``reason`` (why none can be),
         ``compiled_levels`` and ``cpu_levels`` (lowest first), ``isa_cap`` (the value of
         ``TENSOR_OPS_CPP_ISA``), ``features`` (what code of the level uses), ``decode`` (whether
-        decode programs were compiled in), ``openmp`` (False: the threads are the module's own) and
-        ``num_threads``.
+        decode programs were compiled in), ``decode_products`` (the level with what products of
+        decode programs use beside it: ``vnni``, ``bf16``, ``amx``, ``dotprod``, ``i8mm``),
+        ``amx`` (whether they use tiles, and why not), ``openmp`` (False: the threads are the
+        module's own) and ``num_threads``.
     """
+    products, tiles = _native.decode_products() if _native.runs_programs else ("", "")
     return OptimizationInfo(
         level=_native.level(),
         reason=_native.unavailable_reason(),
@@ -33,6 +36,8 @@ def get_optimization_info() -> OptimizationInfo:
         isa_cap=os.environ.get("TENSOR_OPS_CPP_ISA") or None,
         features=_native.features(),
         decode=_native.runs_programs,
+        decode_products=products or None,
+        amx=tiles or None,
         openmp=False,
         num_threads=_native.num_threads(),
     )

@@ -7,7 +7,7 @@ import numpy as np
 from tensor_ops_cpp import _native
 from tensor_ops_cpp._decode import program_text, require_programs
 
-__all__ = ["has_bfloat16_products", "packed_checksum", "packed_layout"]
+__all__ = ["has_bfloat16_products", "packed_checksum", "packed_layout", "program_note"]
 
 
 def packed_layout(program: str) -> str:
@@ -94,16 +94,17 @@ def packed_checksum(
 
 
 def has_bfloat16_products() -> bool:
-    """Say whether products of weights with activations in bfloat16 are instructions here.
+    """Say whether weights in bfloat16 are multiplied faster by activations in bfloat16 here.
 
-    Where they are, a prompt takes about half the time with ``"bfloat16"`` as ``activations`` of
+    Where they are, a prompt takes half the time or less with ``"bfloat16"`` as ``activations`` of
     `compile_program`. Elsewhere activations are rounded too, and multiplied in float32.
 
     Returns
     -------
     bool
-        True if the processor has the instructions, and the level in use may use them; False too
-        where decode programs were not compiled in.
+        True if the level in use has products with tiles (AMX), or has instructions for bfloat16 on
+        a processor on which they are faster than those for float32, which on Intel's they are not;
+        False too where decode programs were not compiled in.
 
     Examples
     --------
@@ -113,5 +114,26 @@ def has_bfloat16_products() -> bool:
     """
     if not _native.runs_programs:
         return False
-    variants = (name.split("+") for name in _native.decode_product_variants())
-    return any(level == _native.level() and "bf16" in more for level, *more in variants)
+    return _native.decode_has_bfloat16_products()
+
+
+def program_note() -> str | None:
+    """Return what `explain` of a kernel says of the products of decode programs.
+
+    Returns
+    -------
+    str or None
+        The level in use with what products use beside it, as ``decode_products`` of
+        :func:`get_optimization_info` has it, and whether they use the tiles of AMX; None where no
+        program can run.
+
+    Examples
+    --------
+    >>> import tensor_ops_cpp
+    >>> tensor_ops_cpp.program_note().partition(" use ")[0]
+    'products'
+    """
+    if not _native.runs_programs:
+        return None
+    products, tiles = _native.decode_products()
+    return f"products use {products}; tiles (AMX): {tiles}" if products else None

@@ -20,11 +20,11 @@ from tensor_ops_cuda import _native
 from tensor_ops_cuda._backend import (
     API_VERSION,
     CAPABILITIES,
-    PROGRAM_NOTE,
     configuration,
     driver_version,
     info,
     probe,
+    program_note,
     supports,
 )
 from tensor_ops_cuda._decode import compile_program, program_memory, supports_program
@@ -41,7 +41,6 @@ from tensor_ops_cuda._pool import PoolInfo, pool_info, set_pool_limit, trim_pool
 __all__ = [
     "API_VERSION",
     "CAPABILITIES",
-    "PROGRAM_NOTE",
     "CudaInfo",
     "Device",
     "DeviceArray",
@@ -58,6 +57,7 @@ __all__ = [
     "probe",
     "program_memory",
     "program_memory_limit",
+    "program_note",
     "set_pool_limit",
     "supports",
     "supports_program",

@@ -8,11 +8,11 @@ from tensor_ops_cuda._devices import chosen, devices, get_cuda_info
 __all__ = [
     "API_VERSION",
     "CAPABILITIES",
-    "PROGRAM_NOTE",
     "configuration",
     "driver_version",
     "info",
     "probe",
+    "program_note",
     "supports",
 ]
 
@@ -22,11 +22,20 @@ API_VERSION = 1
 #: What this backend can do, in the words of the contract.
 CAPABILITIES = {"copies_host_arrays": True, "devices": ["gpu"], "runs_programs": True}
 
-#: What `explain` of a kernel says of the executor of decode programs.
-PROGRAM_NOTE = (
-    "no GPU has run decode programs yet, only an emulated device; nor is it known which products "
-    "are faster, those with use_cutlass_kernel or those without"
-)
+
+def program_note() -> str:
+    """Return what `explain` of a kernel says of the executor of decode programs.
+
+    Examples
+    --------
+    >>> import tensor_ops_cuda
+    >>> tensor_ops_cuda.program_note()[:37]
+    'no GPU has run decode programs yet, o'
+    """
+    return (
+        "no GPU has run decode programs yet, only an emulated device; nor is it known which "
+        "products are faster, those with use_cutlass_kernel or those without"
+    )
 
 
 def probe() -> dict[str, Any]:

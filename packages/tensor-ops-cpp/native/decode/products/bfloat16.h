@@ -81,8 +81,9 @@ struct BFloat16Product {
 };
 
 template <class Format>
-constexpr ProductKernel bfloat16_product{
-    bfloat16_bytes, in_rows<prepare_bfloat16s>, multiply<BFloat16Product>, multiply_tiles<BFloat16Product>};
+constexpr ProductKernel bfloat16_product{bfloat16_bytes, in_rows<prepare_bfloat16s>,
+                                         multiply<BFloat16Product>,
+                                         multiply_tiles<BFloat16Product>};
 
 #elif !defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
 

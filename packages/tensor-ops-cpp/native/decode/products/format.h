@@ -39,8 +39,8 @@
 
 // The arguments after the name: the members of WeightFormat up to dequantize. The second and third
 // form have the variants that are compiled for bf16 or for integers only, and both have those that
-// are compiled for both. The last one is of a format whose tiles are multiplied by the products that
-// a file of layouts/ exports.
+// are compiled for both. The last one is of a format whose tiles are multiplied by the products
+// that a file of layouts/ exports.
 #define DECLARE_WEIGHT_FORMAT(format, ...) \
   DECLARE_WITH_VARIANTS(format, format, TENSOR_OPS_NO, TENSOR_OPS_NO, TENSOR_OPS_NO, __VA_ARGS__)
 #define DECLARE_BF16_FORMAT(format, ...) \
@@ -49,16 +49,16 @@
 #define DECLARE_FORMAT_OF_LAYOUT(format, layout, ...) \
   DECLARE_WITH_VARIANTS(format, layout, TENSOR_OPS_NO, TENSOR_OPS, TENSOR_OPS, __VA_ARGS__)
 
-#define DECLARE_WITH_VARIANTS(format, layout, BF16, BLOCKS, BOTH, ...)                           \
-  TENSOR_OPS_FOR_EACH_LEVEL(TENSOR_OPS_IMPORT_PACK, format)                                      \
-  TENSOR_OPS_FOR_EACH_VARIANT(TENSOR_OPS_IMPORT_PRODUCTS, BF16##_IMPORT_PRODUCTS,                \
-                              BLOCKS##_IMPORT_PRODUCTS, BOTH##_IMPORT_PRODUCTS, layout)          \
-  static const WeightFormat format##_format{                                                     \
-      #format,                                                                                   \
-      __VA_ARGS__,                                                                               \
-      {TENSOR_OPS_FOR_EACH_LEVEL(TENSOR_OPS_PACK, format)},                                      \
-      {TENSOR_OPS_FOR_EACH_VARIANT(TENSOR_OPS_PRODUCTS, BF16##_PRODUCTS, BLOCKS##_PRODUCTS,      \
-                                   BOTH##_PRODUCTS, layout)}};                                   \
+#define DECLARE_WITH_VARIANTS(format, layout, BF16, BLOCKS, BOTH, ...)                      \
+  TENSOR_OPS_FOR_EACH_LEVEL(TENSOR_OPS_IMPORT_PACK, format)                                 \
+  TENSOR_OPS_FOR_EACH_VARIANT(TENSOR_OPS_IMPORT_PRODUCTS, BF16##_IMPORT_PRODUCTS,           \
+                              BLOCKS##_IMPORT_PRODUCTS, BOTH##_IMPORT_PRODUCTS, layout)     \
+  static const WeightFormat format##_format{                                                \
+      #format,                                                                              \
+      __VA_ARGS__,                                                                          \
+      {TENSOR_OPS_FOR_EACH_LEVEL(TENSOR_OPS_PACK, format)},                                 \
+      {TENSOR_OPS_FOR_EACH_VARIANT(TENSOR_OPS_PRODUCTS, BF16##_PRODUCTS, BLOCKS##_PRODUCTS, \
+                                   BOTH##_PRODUCTS, layout)}};                              \
   static const WeightFormatRegistration format##_registration{format##_format};
 
 #define TENSOR_OPS_IMPORT_PACK(format, level, name) \

@@ -108,7 +108,8 @@ void multiply_bfloat16s(const unsigned char* tile, std::size_t columns,
 }
 
 template <class Format>
-constexpr ProductKernel bfloat16_product{bfloat16_bytes, in_rows<prepare_bfloat16s>, multiply_bfloat16s};
+constexpr ProductKernel bfloat16_product{bfloat16_bytes, in_rows<prepare_bfloat16s>,
+                                         multiply_bfloat16s};
 
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL

@@ -108,14 +108,20 @@ TENSOR_OPS_SHARED const WeightFormat* find_weight_format(const std::string& name
 struct ProductVariant {
   const char* name;
   std::size_t level;  // an index into compiled_levels()
-  bool cpu_has;       // whether the CPU can run it
+  bool cpu_has;       // whether the CPU can run it, and the system has what it wants
+  // Whether it is used where the CPU can run it: if it is faster than the variants before it, if
+  // the environment allows it, and if the system grants it to this process, which asks for it then;
+  // without `asks`, a system that was not asked yet is taken to grant it.
+  bool (*may_use)(bool asks);
 };
 
 // All that are compiled in: first every level by itself, then the others, the fastest of a level
 // last.
 TENSOR_OPS_SHARED const std::vector<ProductVariant>& product_variants();
-// The fastest variant of a level that the CPU can run: an index into product_variants().
-std::size_t fastest_product_variant(std::size_t level);
+// The fastest variant of a level that can be used: an index into product_variants().
+TENSOR_OPS_SHARED std::size_t fastest_product_variant(std::size_t level, bool asks = true);
+// Whether products use the tile registers of AMX, and why not: "yes" or "no: ...".
+TENSOR_OPS_SHARED std::string use_of_tiles();
 
 // Whether the CPU adds vectors of integers beside multiplications, and not in their place.
 TENSOR_OPS_SHARED bool adds_beside_multiplies();

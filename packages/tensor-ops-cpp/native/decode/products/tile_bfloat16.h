@@ -20,8 +20,8 @@ TENSOR_OPS_INLINE std::size_t column_steps(std::size_t columns) {
   return (columns + kTileColumns - 1) / kTileColumns;
 }
 
-// The prepared terms of all tokens: groups of 16 rows, of which the last may have fewer. A group has
-// a line of each row, which is 32 columns, for one step after the other.
+// The prepared terms of all tokens: groups of 16 rows, of which the last may have fewer. A group
+// has a line of each row, which is 32 columns, for one step after the other.
 struct TermRows {
   const unsigned char* prepared;
   std::size_t steps, rows;
@@ -190,9 +190,8 @@ void multiply_groups(const unsigned char* tile, std::size_t columns, const TermR
     const unsigned char* const last_weights[] = {last.lines};
     Registers::add(last_weights, last_lines, bytes, 1, tile + kStreamAhead + whole * kTileBytes, 0);
   }
-  Registers::each(sums, 0, [](auto at, float* to) TENSOR_OPS_INLINE_LAMBDA {
-    tile_store<at>(to, kLineBytes);
-  });
+  Registers::each(
+      sums, 0, [](auto at, float* to) TENSOR_OPS_INLINE_LAMBDA { tile_store<at>(to, kLineBytes); });
   tile_release();
 }
 
@@ -297,8 +296,7 @@ class ManyTerms {
       last_lines[g] = of_group + whole * bytes[g];
     }
     for (int t = 0; t < tiles; ++t)
-      weights[t] =
-          tiles_ + (tile + static_cast<std::size_t>(t)) * tile_bytes_ + begin * kTileBytes;
+      weights[t] = tiles_ + (tile + static_cast<std::size_t>(t)) * tile_bytes_ + begin * kTileBytes;
     // The next tiles lie behind these, both of which a step reads.
     const std::size_t share = tiles * kTileBytes / pairs / kLineBytes * kLineBytes;
     Registers::add(weights, lines, bytes, behind - begin,
@@ -338,9 +336,13 @@ void multiply_tiles_of_terms(const unsigned char* tiles, std::size_t tile_bytes,
 }
 
 template <std::size_t terms>
-constexpr ProductKernel tile_bfloat16_product{
-    term_bytes<terms>, prepare_terms<terms>, multiply_terms<terms>, multiply_tiles_of_terms<terms>,
-    nullptr,           0,                    false};
+constexpr ProductKernel tile_bfloat16_product{term_bytes<terms>,
+                                              prepare_terms<terms>,
+                                              multiply_terms<terms>,
+                                              multiply_tiles_of_terms<terms>,
+                                              nullptr,
+                                              0,
+                                              false};
 
 }  // namespace
 }  // namespace tensor_ops::TENSOR_OPS_LEVEL

@@ -1,6 +1,7 @@
 #include "decode/products/variants.h"
 
-#include <cstdlib>
+#include <atomic>
+#include <cerrno>
 #include <cstring>
 
 #include "decode/products/product.h"
@@ -28,6 +29,12 @@ namespace {
 // Whether the CPU has what a variant needs beyond its level. AVX10 needs no variant of its own:
 // CPUs that have it say too that they have AVX-512 with VNNI and BF16.
 #if defined(__x86_64__)
+
+bool is_from_intel() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  __get_cpuid(0, &eax, &ebx, &ecx, &edx);
+  return ebx == signature_INTEL_ebx && edx == signature_INTEL_edx && ecx == signature_INTEL_ecx;
+}
 
 // The family of a processor of AMD's; 0 of others.
 unsigned amd_family() {
@@ -61,27 +68,55 @@ unsigned amd_family() {
   return (eax >> 5 & 1) && has_x86_64_v4_vnni();  // AVX512_BF16
 }
 
-// It comes after the variant of bf16, and has no kernels for bf16. It is no faster than VNNI, so it
-// is only used on request.
-[[maybe_unused]] bool has_x86_64_v4_amx() {
+constexpr char kLevelOfTiles[] = "x86-64-v4";
+
+// Why the processor or the system has no tiles to ask for; null where they have.
+const char* tiles_missing() {
 #if defined(TENSOR_OPS_EMULATE_TILES)
-  return has_x86_64_v4_bf16();
+  return has_x86_64_v4_bf16() ? nullptr : "this build emulates tiles beside AVX512_BF16 only";
 #elif defined(__linux__)
-  const char* const wanted = std::getenv("TENSOR_OPS_CPP_AMX");
-  if (!wanted || std::strcmp(wanted, "1") != 0) return false;
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx);
-  if ((edx >> 24 & 3) != 3 || !has_x86_64_v4_bf16()) return false;  // AMX_TILE, AMX_INT8
+  const bool has_bfloat16 = edx >> 22 & 1, has_int8 = (edx >> 24 & 3) == 3;
+  if (!has_bfloat16 || !has_int8 || !has_x86_64_v4_bf16()) return "this processor has none";
   unsigned low = 0, high = 0;
   __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  if ((low >> 17 & 3) != 3) return false;  // the kernel saves tiles
-  // A process must ask for the memory of tiles; all its threads may use them then.
-  constexpr long kRequestPermission = 0x1023, kTileData = 18;
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return (low >> 17 & 3) == 3 ? nullptr : "this system does not save the registers of tiles";
 #else
-  return false;
+  return "they are used on Linux only";
 #endif
 }
+
+bool tiles_are_turned_off() { return environment_switch("TENSOR_OPS_CPP_AMX") == Switch::kOff; }
+
+std::atomic<bool> asked_for_tiles{false};
+
+// A process has to ask for the memory of tiles, once; all its threads may use them then. Returns
+// why it was refused, or null. Once it was granted, the system refuses signal stacks that have no
+// room for tiles; where a thread has such a stack already, it is not granted.
+const char* ask_for_tiles() {
+  asked_for_tiles = true;
+#if defined(__linux__) && !defined(TENSOR_OPS_EMULATE_TILES)
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;
+  static const int error = syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0 ? 0 : errno;
+  if (error == ENOSPC) return "the signal stack of a thread has no room for them";
+  if (error != 0) return "the system refused this process the memory for them";
+#endif
+  return nullptr;
+}
+
+[[maybe_unused]] bool has_x86_64_v4_amx() { return !tiles_missing(); }
+[[maybe_unused]] bool may_use_x86_64_v4_amx(bool asks) {
+  if (tiles_are_turned_off()) return false;
+  return (!asks && !asked_for_tiles) || !ask_for_tiles();
+}
+
+// On Intel's processors the instruction takes two cycles: with it a product takes longer than in
+// float32.
+[[maybe_unused]] bool may_use_x86_64_v4_bf16(bool) { return !is_from_intel(); }
+
+[[maybe_unused]] bool may_use_x86_64_v3_vnni(bool) { return true; }
+[[maybe_unused]] bool may_use_x86_64_v4_vnni(bool) { return true; }
 
 #elif defined(__aarch64__)
 
@@ -128,6 +163,10 @@ bool has_bfloat16() { return false; }
 [[maybe_unused]] bool has_neon_i8mm() { return has_neon_dotprod() && has_int8_matrices(); }
 [[maybe_unused]] bool has_neon_bf16() { return has_neon_i8mm() && has_bfloat16(); }
 
+[[maybe_unused]] bool may_use_neon_dotprod(bool) { return true; }
+[[maybe_unused]] bool may_use_neon_i8mm(bool) { return true; }
+[[maybe_unused]] bool may_use_neon_bf16(bool) { return true; }
+
 #endif
 
 // The level whose name a variant's name begins with.
@@ -142,14 +181,15 @@ std::vector<ProductVariant> compiled_variants() {
   const auto& levels = compiled_levels();
   std::vector<ProductVariant> all;
   for (std::size_t level = 0; level < levels.size(); ++level)
-    all.push_back({levels[level].name, level, levels[level].cpu_has()});
-#define TENSOR_OPS_ADD_VARIANT(_, variant, name)                              \
-  {                                                                           \
-    const std::size_t level = level_of(name);                                 \
-    all.push_back({name, level, levels[level].cpu_has() && has_##variant()}); \
+    all.push_back({levels[level].name, level, levels[level].cpu_has(), [](bool) { return true; }});
+#define TENSOR_OPS_ADD_VARIANT(_, variant, name)                     \
+  {                                                                  \
+    const std::size_t level = level_of(name);                        \
+    const bool cpu_has = levels[level].cpu_has() && has_##variant(); \
+    all.push_back({name, level, cpu_has, may_use_##variant});        \
   }
-  TENSOR_OPS_OTHER_VARIANTS(TENSOR_OPS_ADD_VARIANT, TENSOR_OPS_ADD_VARIANT,
-                            TENSOR_OPS_ADD_VARIANT, TENSOR_OPS_ADD_VARIANT, )
+  TENSOR_OPS_OTHER_VARIANTS(TENSOR_OPS_ADD_VARIANT, TENSOR_OPS_ADD_VARIANT, TENSOR_OPS_ADD_VARIANT,
+                            TENSOR_OPS_ADD_VARIANT, )
 #undef TENSOR_OPS_ADD_VARIANT
   return all;
 }
@@ -162,10 +202,8 @@ std::vector<ProductVariant> compiled_variants() {
 // two, which do both.
 bool adds_beside_multiplies() {
   static const bool does = [] {
-    const char* const wanted = std::getenv("TENSOR_OPS_CPP_WINOGRAD");
-    if (wanted && !std::strcmp(wanted, "0")) return false;
-    if (wanted && !std::strcmp(wanted, "1")) return true;
-    return amd_family() > 0;
+    const Switch wanted = environment_switch("TENSOR_OPS_CPP_WINOGRAD");
+    return wanted == Switch::kDefault ? amd_family() > 0 : wanted == Switch::kOn;
   }();
   return does;
 }
@@ -189,12 +227,27 @@ const std::vector<ProductVariant>& product_variants() {
   return variants;
 }
 
-std::size_t fastest_product_variant(std::size_t level) {
+std::size_t fastest_product_variant(std::size_t level, bool asks) {
   const auto& variants = product_variants();
   std::size_t fastest = level;
   for (std::size_t i = level; i < variants.size(); ++i)
-    if (variants[i].level == level && variants[i].cpu_has) fastest = i;
+    if (variants[i].level == level && variants[i].cpu_has && variants[i].may_use(asks)) fastest = i;
   return fastest;
+}
+
+std::string use_of_tiles() {
+#if defined(__x86_64__) && !defined(TENSOR_OPS_WITHOUT_x86_64_v4_amx)
+  if (!isa_choice().reason.empty() ||
+      std::strcmp(compiled_levels()[isa_choice().index].name, kLevelOfTiles) != 0)
+    return std::string("no: they go with the level ") + kLevelOfTiles;
+  if (tiles_are_turned_off()) return "no: TENSOR_OPS_CPP_AMX is 0";
+  if (const char* missing = tiles_missing()) return std::string("no: ") + missing;
+  if (!asked_for_tiles) return "yes: the first program asks the system for them";
+  if (const char* refused = ask_for_tiles()) return std::string("no: ") + refused;
+  return "yes";
+#else
+  return "no: this build has no products for them";
+#endif
 }
 
 const ProductKernel& product_kernel(const WeightFormat& format, ActivationType activations,

@@ -1,9 +1,9 @@
 // Variants that products are compiled for: every instruction-set level, and some levels again with
 // instructions that only some of their CPUs have. The first arguments are macros for the variants
 // that have every format, those that have bf16 only, those that have integers only and those that
-// have both: EVERY(argument, namespace, name). A name begins with that of the level. cmake/levels.cmake
-// compiles formats/ for the same list, and defines TENSOR_OPS_WITHOUT_ and the namespace for each
-// variant that it leaves out.
+// have both: EVERY(argument, namespace, name). A name begins with that of the level.
+// cmake/levels.cmake compiles formats/ for the same list, and defines TENSOR_OPS_WITHOUT_ and the
+// namespace for each variant that it leaves out.
 #pragma once
 
 #include "isa/levels.h"

@@ -435,7 +435,7 @@ class PersistentKernel(EmbeddingSession, Layers):
             {} if executable is None else executable.memory,
             self._packed_file,
             None if program is None else StepReads.of(program),
-            getattr(executor.module, "PROGRAM_NOTE", None),
+            getattr(executor.module, "program_note", lambda: None)(),
             None if model is None else model.planned.shares,
             {} if program is None else kinds_together(program, executable),
             self._guesses_by(),
