@@ -72,5 +72,41 @@ def test_a_build_without_decode_programs_says_so(monkeypatch):
 def test_a_switch_of_the_environment_is_0_or_1(name):
     for setting in ("", "0", "1"):
         assert run_in_new_process("import tensor_ops_cpp", **{name: setting}).stderr == ""
-    done = run_in_new_process("import tensor_ops_cpp", **{name: "yes"})
-    assert f"RuntimeWarning: {name} is 'yes', which is neither 0 nor 1" in done.stderr
+    code = "import tensor_ops_cpp as t; print(t.probe()['available'])"
+    done = run_in_new_process(code, **{name: "banana"})
+    assert f"unavailable: {name} is 'banana', which is neither 0 nor 1" in done.stderr
+    assert done.stdout.split() == ["False"]
+
+
+def test_what_products_use_is_reported():
+    info = tensor_ops_cpp.get_optimization_info()
+    assert info["decode_products"] in _native.decode_product_variants()
+    assert info["decode_products"].split("+")[0] == info["level"]
+    assert ("amx" in info["decode_products"]) == info["amx"].startswith("yes")
+    note = f"products use {info['decode_products']}; tiles (AMX): {info['amx']}"
+    assert tensor_ops_cpp.program_note() == note
+    code = "import tensor_ops_cpp as t; print(t.get_optimization_info()['amx'])"
+    assert run_in_new_process(code, TENSOR_OPS_CPP_AMX="0").stdout.startswith("no: ")
+
+
+NO_ROOM = """
+import ctypes, tensor_ops_cpp as t
+from tensor_ops_cpp import _native
+libc = ctypes.CDLL(None, use_errno=True)
+class Stack(ctypes.Structure):
+    _fields_ = [("at", ctypes.c_void_p), ("flags", ctypes.c_int), ("bytes", ctypes.c_size_t)]
+memory = ctypes.create_string_buffer(4096)
+stack = Stack(ctypes.addressof(memory), 0, 4096)
+assert libc.sigaltstack(ctypes.byref(stack), None) == 0
+print("amx" in _native.decode_product_variants()[-1], t.get_optimization_info()["amx"])
+"""
+
+
+@pytest.mark.skipif(
+    not tensor_ops_cpp.get_optimization_info()["amx"].startswith("yes")
+    or "amx_tile" not in Path("/proc/cpuinfo").read_text(),
+    reason="the processor has no tiles",
+)
+def test_a_thread_whose_signal_stack_has_no_room_for_tiles_goes_on_without_them():
+    done = run_in_new_process(NO_ROOM)
+    assert done.stdout.startswith("False no: the signal stack"), done.stderr

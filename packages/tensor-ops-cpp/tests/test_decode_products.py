@@ -56,7 +56,7 @@ def minimums(name, weight):
     return np.abs(dequantized(name, blocks.reshape(weight.shape)))
 
 
-def error_bound(name, activations, weight, x):
+def error_bound(name, activations, variant, weight, x):
     values = np.abs(dequantized(name, weight).astype(np.float64))
     columns = x.shape[1]
     rounding, error, magnitudes = columns + 2, np.zeros(x.shape), values
@@ -70,6 +70,9 @@ def error_bound(name, activations, weight, x):
         rounding = columns // 16 + 6
         if name in INTEGERS:  # the integers' share and the minimum's are summed apart
             magnitudes = values + 2.0 * minimums(name, weight)
+    if name == "bf16" and variant.endswith("+amx"):
+        sums = np.abs(x.astype(np.float64)).sum(axis=1, keepdims=True) + values.sum(axis=1)
+        flushed += 2.0**-126 * (12 * columns + 2 * sums)
     rounded = (np.abs(x) + error) @ magnitudes.T
     least = 2.0**-149
     if name == "f8_e4m3":
@@ -83,7 +86,7 @@ def check(name, activations, variant, weight, x, tokens=8):
     exact = x.astype(np.float64) @ dequantized(name, weight).astype(np.float64).T
     assert y.dtype == np.float32
     assert y.shape == exact.shape
-    assert np.all(np.abs(y - exact) <= error_bound(name, activations, weight, x))
+    assert np.all(np.abs(y - exact) <= error_bound(name, activations, variant, weight, x))
     return y
 
 
@@ -287,6 +290,31 @@ def test_weights_in_floating_point_take_no_integers(name):
     for variant in VARIANTS:
         with pytest.raises(ValueError, match=f"{name} has no product with int8"):
             _native.decode_product(name, "int8", variant, weight, x, 1)
+
+
+@pytest.mark.parametrize("activations", ["float32", "bfloat16"])
+def test_bits_of_hundreds_of_tokens_of_numbers_are_those_of_one(activations, rng):
+    """More tokens than a kernel takes at a time, more columns, and odd numbers of either."""
+    for columns, rows in ((2100, 48), (4160, 16), (75, 176)):
+        weight = random_weight(rng, "bf16", rows, columns)
+        x = rng.standard_normal((200, columns)).astype(np.float32)
+        alone = _native.decode_product("bf16", activations, VARIANTS[-1], weight, x, 1)
+        for tokens in (63, 64, 65, 129, 200):
+            y = _native.decode_product("bf16", activations, VARIANTS[-1], weight, x, tokens)
+            assert np.array_equal(y, alone)
+
+
+@pytest.mark.skipif("amx" not in VARIANTS[-1], reason="there are no tiles here")
+@pytest.mark.parametrize("exponent", [-150, -140, -127, -60, 0, 60])
+def test_three_terms_of_an_activation_are_all_of_it(exponent, rng):
+    """Sums of one column are the products, rounded once, where nothing is subnormal."""
+    weight = np.zeros((16, 2), np.uint8)
+    weight[:, 1] = 0x3F + np.arange(16) % 2  # 0.5 or 2
+    x = np.ldexp(rng.uniform(1, 2, (300, 1)), exponent).astype(np.float32)
+    y = _native.decode_product("bf16", "float32", VARIANTS[-1], weight, x, 300)
+    exact = x * np.where(np.arange(16) % 2, 2.0, 0.5).astype(np.float32)
+    least = 0 if exponent > -100 else 2.0**-126 * 16
+    assert np.all(np.abs(y - exact) <= least)
 
 
 @every_variant

@@ -222,13 +222,23 @@ def configuration(name: str) -> str | None:
 
     That is what the function of this name in its module returns, which a backend need not have.
     """
-    says = getattr(load(name).module, "configuration", None)
+    return _said(name, "configuration")
+
+
+def program_note(name: str) -> str | None:
+    """Return what a backend says of its decode programs, by its function of this name."""
+    return _said(name, "program_note")
+
+
+def _said(name: str, function: str) -> str | None:
+    says = getattr(load(name).module, function, None)
     if not callable(says):
         return None
     try:
-        return str(says())
+        said = says()
     except FAILURES as error:
-        return f"its configuration() failed: {one_line(error)}"
+        return f"its {function}() failed: {one_line(error)}"
+    return None if said is None else str(said)
 
 
 def one_line(error: BaseException) -> str:

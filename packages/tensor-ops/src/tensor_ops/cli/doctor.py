@@ -98,12 +98,15 @@ def _backend(name: str, considered: bool) -> dict[str, Any]:
         "version": None,
         "device_name": None,
         "configuration": None,
+        "programs": None,
     }
     if considered or not installed:
         given = backends.info(name)
         error = backends.load(name).error
         facts |= {key: given[key] for key in facts if key in given}
         facts["configuration"] = backends.configuration(name)
+        if facts["available"]:
+            facts["programs"] = backends.program_note(name)
         facts["exception"] = error and f"{type(error).__name__}: {error}"
     return facts
 
@@ -114,6 +117,7 @@ def _text(found: dict[str, Any]) -> str:
         ["Machine", *_table(_machine_rows(found["machine"]))],
         ["Tools to build backends with", *_table(_tool_rows(found["tools"]))],
         ["Backends", *_table([(each["name"], _status(each)) for each in found["backends"]])],
+        *_program_parts(found["backends"]),
         ["Configuration", *_table(_configuration_rows(found["configuration"]))],
         ["Selection", *_selection_lines(found["selection"])],
     ]
@@ -157,6 +161,11 @@ def _status(backend: dict[str, Any]) -> str:
     if backend["available"] is None:
         return f"installed, {backend['reason']}"
     return f"unavailable: {backend['reason']}"
+
+
+def _program_parts(found: list[dict[str, Any]]) -> list[list[str]]:
+    notes = [(each["name"], each["programs"]) for each in found if each["programs"]]
+    return [["Decode programs", *_table(notes)]] if notes else []
 
 
 def _configuration_rows(configuration: dict[str, Any]) -> list[tuple[str, str]]:
