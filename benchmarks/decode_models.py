@@ -13,7 +13,8 @@ because that of a shared machine changes from minute to minute.
         --json benchmarks/results/decode_hybrids.json
     python benchmarks/decode_models.py --report
 
-Each kind of processor has a record of its own: decode_models_avx512.json, decode_models_avx2.json.
+Each kind of processor has a record of its own: decode_models_avx512.json,
+decode_models_amx.json and decode_models_avx2.json.
 The last command brings the page up to date, from these, from those that were made again as
 decode_models_avx512_again.json and decode_models_avx2_again.json, and from those of
 decode_speculation.py, decode_neighbours.py, decode_scaling.py, decode_cache.py, decode_states.py,

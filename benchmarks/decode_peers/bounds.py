@@ -50,6 +50,14 @@ BOUNDS = {
             "1B Q4_0: prompt": (1.2, 1.7),
         },
     ),
+    "amx": Bounds(
+        small_decode=0.9,
+        decode=0.9,
+        small_beside=1.0,
+        prompt_peer="OpenVINO GenAI",
+        prompt=(0.8, 1.0),
+        eight=(1.9, 1.5),
+    ),
     "avx2": Bounds(
         small_decode=0.85,
         decode=0.85,

@@ -42,9 +42,11 @@ def kind_here() -> str:
     Other engines do not obey that limit, so that a record made under it would compare two kinds.
     """
     import tensor_ops_cpp
+    from tensor_ops import machine
 
     info = tensor_ops_cpp.get_optimization_info()
-    return kind_of([level for level in info["cpu_levels"] if level in info["compiled_levels"]])
+    levels = [level for level in info["cpu_levels"] if level in info["compiled_levels"]]
+    return kind_of(levels, has_tiles="amx_tile" in machine.facts()["simd"])
 
 
 def measure(

@@ -140,6 +140,7 @@ def test_each_kind_of_processor_has_bounds_and_a_section_of_its_own(measured):
 def test_the_kind_of_a_processor_is_that_of_its_highest_level():
     levels = ["x86-64-v2", "x86-64-v3", "x86-64-v4"]
     assert [kind_of(levels[:count]) for count in (1, 2, 3)] == ["x86-64-v2", "avx2", "avx512"]
+    assert kind_of(levels, has_tiles=True) == "amx"
 
 
 def test_the_best_of_others_is_that_of_the_lower_median(measured):
