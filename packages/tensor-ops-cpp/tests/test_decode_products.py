@@ -72,7 +72,7 @@ def error_bound(name, activations, variant, weight, x):
             magnitudes = values + 2.0 * minimums(name, weight)
     if name == "bf16" and variant.endswith("+amx"):
         sums = np.abs(x.astype(np.float64)).sum(axis=1, keepdims=True) + values.sum(axis=1)
-        flushed += 2.0**-126 * (12 * columns + 2 * sums)
+        flushed = flushed + 2.0**-126 * (12 * columns + 2 * sums)
     rounded = (np.abs(x) + error) @ magnitudes.T
     least = 2.0**-149
     if name == "f8_e4m3":
