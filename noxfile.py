@@ -434,6 +434,13 @@ def wheels_sample(session: nox.Session) -> None:
 
 
 @nox.session
+def raise_version(session: nox.Session) -> None:
+    """Raise the version of a package: -- PACKAGE VERSION."""
+    session.install("packaging>=25")
+    session.run("python", "ci/raise_version.py", *session.posargs)
+
+
+@nox.session
 def detect_and_benchmark(session: nox.Session) -> None:
     """Show what the machine has, build what can be built, test it and time it."""
     install_packages(session)

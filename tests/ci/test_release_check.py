@@ -1,11 +1,9 @@
 """A release says the same version in its tag, its package and its changelog, or is refused."""
 
-import tomllib
-
 import pytest
 
 import release_check
-from release_check import problems
+from release_check import problems, version_of
 
 
 @pytest.fixture
@@ -75,12 +73,27 @@ def test_command_line(capsys):
     assert "there is no package 'tensor-opps'" in err
 
 
-@pytest.mark.parametrize(
-    "package",
-    sorted(path.parent.name for path in release_check.ROOT.glob("packages/*/CHANGELOG.md")),
-)
+def test_a_version_that_hatchling_finds_in_a_source_file(root):
+    folder = root / "packages" / "tensor-ops-cpp"
+    (folder / "pyproject.toml").write_text(
+        '[project]\nname = "tensor-ops-cpp"\ndynamic = ["version"]\n'
+        '[tool.hatch.version]\npath = "src/__init__.py"\n'
+    )
+    (folder / "src").mkdir()
+    source = folder / "src" / "__init__.py"
+    source.write_text('"""A package."""\n__version__ = "1.2.3"\n')
+    assert check(root) == []
+    source.write_text('__version__ = "1.2.2"\n')
+    assert check(root) == [
+        "packages/tensor-ops-cpp/src/__init__.py has the version 1.2.2, not 1.2.3"
+    ]
+    source.write_text("__version__ = compute()\n")
+    with pytest.raises(ValueError, match=r"__init__\.py has 0 lines like"):
+        check(root)
+
+
+@pytest.mark.parametrize("package", release_check.packages())
 def test_every_changelog_begins_with_the_version_of_its_package(package):
     """The date is all that is left to write for a release."""
-    text = (release_check.ROOT / "packages" / package / "pyproject.toml").read_text()
-    version = tomllib.loads(text)["project"]["version"]
+    version = version_of(release_check.ROOT / "packages" / package)
     assert [p for p in problems(package, version) if "dates" not in p] == []

@@ -8,12 +8,18 @@ import sys
 import pytest
 
 from interpreters import ROOT, build_wheel, run
+from release_check import find_version, version_of
 
 FORCED = {"TENSOR_OPS_FORCE_BACKEND": "cpp"}
 SILU = "import numpy as np, tensor_ops; print(tensor_ops.silu(np.ones(1, np.float32)))"
 CORE = r"tensor-ops-cpp has API_VERSION 1 and this tensor-ops wants 2; "
 BACKEND = r"tensor-ops-cpp has API_VERSION 2 and this tensor-ops wants 1; "
 HOW = "install versions of both that go together"
+
+
+def later(package):
+    """Return a later version that other packages of ours take as they take today's."""
+    return f"{version_of(ROOT / 'packages' / package).rpartition('.')[0]}.99"
 
 
 @pytest.fixture
@@ -30,7 +36,8 @@ def next_core(tmp_path):
     """A later tensor-ops whose contract with backends is another."""
     tree = tmp_path / "tensor-ops"
     shutil.copytree(ROOT / "packages" / "tensor-ops", tree)
-    change(tree / "pyproject.toml", '(?m)^version = ".*"', 'version = "0.1.9"')
+    place, match = find_version(tree)
+    change(place, re.escape(match[0]), f'__version__ = "{later("tensor-ops")}"')
     change(
         tree / "src" / "tensor_ops" / "backends" / "contract.py",
         "(?m)^API_VERSION = 1$",
@@ -44,11 +51,12 @@ def next_core(tmp_path):
 def next_backend(wheel, tmp_path):
     """A later tensor-ops-cpp with another contract: today's wheel with two numbers changed."""
     run(sys.executable, "-m", "wheel", "unpack", "--dest", tmp_path, wheel("tensor-ops-cpp"))
+    version = later("tensor-ops-cpp")
     (tree,) = tmp_path.glob("tensor_ops_cpp-*")
     (information,) = tree.glob("*.dist-info")
     change(tree / "tensor_ops_cpp" / "_backend.py", "(?m)^API_VERSION = 1$", "API_VERSION = 2")
-    change(information / "METADATA", "(?m)^Version: .*", "Version: 0.1.9")
-    information.rename(tree / "tensor_ops_cpp-0.1.9.dist-info")
+    change(information / "METADATA", "(?m)^Version: .*", f"Version: {version}")
+    information.rename(tree / f"tensor_ops_cpp-{version}.dist-info")
     (tmp_path / "next").mkdir()
     run(sys.executable, "-m", "wheel", "pack", "--dest-dir", tmp_path / "next", tree)
     return tmp_path / "next"
@@ -90,6 +98,6 @@ def test_an_older_core_refuses_a_later_backend(environment, next_backend, this_i
 
 def test_what_was_refused_comes_back(environment, next_backend, this_interpreter, dist):
     environment.install("--upgrade", "tensor-ops-cpp", folders=[next_backend])
-    version = "tensor-ops-cpp<0.1.9"
-    environment.install(version, folders=[dist, this_interpreter.wheelhouse])
+    earlier = f"tensor-ops-cpp<{later('tensor-ops-cpp')}"
+    environment.install(earlier, folders=[dist, this_interpreter.wheelhouse])
     assert environment.python("-c", SILU, variables=FORCED).strip() == "[0.7310586]"

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import tomllib
+from pathlib import Path
 from typing import Any
 
 from gpu_checks.record import gpus
@@ -51,13 +52,15 @@ def install_backend(place: Workplace) -> dict[str, Any]:
 def install(place: Workplace, package: str) -> None:
     """Install a package of Python files alone, whose build backend need not be here."""
     folder = place.root / "packages" / package
-    project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    settings = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
+    project = settings["project"]
+    version = _version(folder / settings["tool"]["hatch"]["version"]["path"])
     for source in (folder / "src").iterdir():
         shutil.copytree(source, place.site / source.name, dirs_exist_ok=True)
     name = re.sub("-", "_", project["name"])
-    about = place.site / f"{name}-{project['version']}.dist-info"
+    about = place.site / f"{name}-{version}.dist-info"
     about.mkdir(parents=True, exist_ok=True)
-    metadata = f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    metadata = f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {version}\n"
     (about / "METADATA").write_text(metadata, encoding="utf-8")
     points = {"console_scripts": project.get("scripts", {})} | project.get("entry-points", {})
     text = "\n".join(
@@ -65,6 +68,14 @@ def install(place: Workplace, package: str) -> None:
         for group, entries in points.items()
     )
     (about / "entry_points.txt").write_text(f"{text}\n", encoding="utf-8")
+
+
+def _version(source: Path) -> str:
+    """Return the version that a source file of a package states for hatchling."""
+    found = re.search('^__version__ = "(.*)"$', source.read_text(encoding="utf-8"), re.MULTILINE)
+    if found is None:
+        raise FailedError(f"{source} has no line like '__version__ = \"1.2.3\"'")
+    return found[1]
 
 
 def _build(place: Workplace) -> dict[str, Any]:
