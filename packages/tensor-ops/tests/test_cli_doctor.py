@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 
 import pytest
 
@@ -72,6 +73,16 @@ def test_loader_of_pyopencl_is_found(doctor, monkeypatch, tmp_path):
     monkeypatch.setattr("sys.path", [str(tmp_path), *sys.path])
     monkeypatch.delitem(sys.modules, "pyopencl", raising=False)
     assert doctor()[1]["tools"]["OpenCL loader"]["path"] == str(package)
+
+
+def test_it_needs_no_place_for_temporary_files(doctor, monkeypatch):
+    def find_library(name):
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr("ctypes.util.find_library", find_library)
+    status, found = doctor()
+    assert status == 0
+    assert "OpenCL loader" in found["tools"]
 
 
 def test_every_known_backend_has_its_status(doctor):
@@ -284,3 +295,29 @@ def test_help_has_the_name_that_was_called(name, capsys):
     with pytest.raises(SystemExit):
         main([name, "--help"])
     assert capsys.readouterr().out.startswith(f"usage: tensor-ops {name} [-h]")
+
+
+@pytest.mark.parametrize(
+    ("points", "variables", "advised"),
+    [
+        ({}, {}, True),
+        # It is broken or outdated, which is said of it; or NumPy was asked for.
+        ({"cpp": ()}, {}, False),
+        ({}, {config.ENV_FORCE: "python"}, False),
+        ({}, {config.ENV_PREFERRED: "python"}, False),
+    ],
+)
+def test_where_numpy_is_all_there_is_it_says_how_to_be_faster(
+    points, variables, advised, doctor, monkeypatch, capsys
+):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(backends, "installed_points", cache(lambda: points))
+    monkeypatch.setattr(backends, "loaded", {})
+    status, found = doctor()
+    assert (status, found["selection"]["backend"]) == (0, "python")
+    command = backend(found, "cpp")["install"]
+    advice = f"NumPy computes; the C++ backend is faster on CPUs: {command}"
+    assert found["advice"] == (advice if advised else None)
+    main(["doctor"])
+    assert capsys.readouterr().out.endswith(f"\n\nAdvice\n  {advice}\n") is advised

@@ -1,5 +1,6 @@
 """Facts about the known names without a backend, read from the files of what is installed."""
 
+import json
 import platform
 import subprocess
 import sys
@@ -154,7 +155,7 @@ def test_names_without_a_backend_say_what_to_do(name, entry_points):
     entry_points()
     reason = tensor_ops.get_backend_info(name)["reason"]
     assert reason.startswith(f"not installed; {known.hint}")
-    assert reason.endswith(f"; install it from a clone: {known.install}")
+    assert reason.endswith(f"; {installed.how_to_install(known.served_by)}")
     entry_points(known.served_by)
     reason = tensor_ops.get_backend_info(name)["reason"]
     assert reason.startswith(f"no backend of its own; {known.hint}")
@@ -178,3 +179,51 @@ def test_nothing_is_imported_for_it():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == ""
+
+
+@pytest.fixture
+def noted(tmp_path, monkeypatch):
+    """Have the installer of tensor-ops note where it is from; None if it is from an index."""
+    information = tmp_path / "tensor_ops-1.2.3.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text(
+        "Metadata-Version: 2.4\nName: tensor-ops\nVersion: 1.2.3\n"
+    )
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+
+    def noted(note):
+        if note is not None:
+            (information / "direct_url.json").write_text(json.dumps(note))
+
+    return noted
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        None,
+        {"url": "file:///tmp/tensor_ops-1.2.3-py3-none-any.whl", "archive_info": {}},
+        {"url": "https://example.org/it.git", "vcs_info": {"vcs": "git", "commit_id": "12ab"}},
+    ],
+    ids=["index", "wheel", "git"],
+)
+def test_what_is_missing_comes_from_the_index(note, noted):
+    noted(note)
+    assert installed.how_to_install("cpp") == "install it: pip install 'tensor-ops[cpp]'"
+    assert installed.command("torch") == "pip install 'tensor-ops[torch]'"
+    assert installed.command("") == "pip install tensor-ops"
+
+
+@pytest.mark.parametrize("note", [{"dir_info": {}}, {"dir_info": {"editable": True}}])
+def test_what_is_missing_comes_from_the_clone(note, noted):
+    noted({"url": "file:///home/me/tensor-ops/packages/tensor-ops"} | note)
+    packages = "./packages/tensor-ops-devices ./packages/tensor-ops-torch"
+    assert installed.command("torch") == f"pip install {packages}"
+    assert installed.command("") == "pip install ./packages/tensor-ops"
+    cpp = "install it from a clone: pip install ./packages/tensor-ops-cpp"
+    assert installed.how_to_install("cpp") == cpp
+
+
+def test_sources_that_are_not_installed_are_a_clone(monkeypatch, tmp_path):
+    monkeypatch.setattr("sys.path", [str(tmp_path)])
+    assert installed.command("cpp") == "pip install ./packages/tensor-ops-cpp"

@@ -83,9 +83,11 @@ else:
         except ModuleNotFoundError as error:
             if error.name != package:
                 raise
+            from tensor_ops.backends import installed
+
             raise ImportError(
                 f"tensor_ops.{name} needs the package {package}, which is not installed: "
-                f"install it from a clone: pip install ./packages/tensor-ops-{extra}"
+                f"{installed.how_to_install(extra)}"
             ) from error
 
 

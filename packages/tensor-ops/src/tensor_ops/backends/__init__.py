@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tensor_ops import entry_points
 from tensor_ops.backends import contract, numpy_backend
-from tensor_ops.backends.names import ALIASES, AUTOMATIC, KNOWN, LAST_RESORT, install_command, split
+from tensor_ops.backends.names import ALIASES, AUTOMATIC, KNOWN, LAST_RESORT, split
 from tensor_ops.errors import BackendError, BackendUnavailableError, ConfigError
 
 if TYPE_CHECKING:
@@ -332,7 +332,7 @@ def _not_installed(name: str) -> str:
         return f"no backend of its own; {known.hint}{noted}: {known.instead}"
     hint = f"; {known.hint}" if known.hint else ""
     missing = f": no module named {known.module!r}" if known.module else ""
-    return f"not installed{missing}{hint}{noted}; install it from a clone: {install_command(name)}"
+    return f"not installed{missing}{hint}{noted}; {installed.how_to_install(known.extra)}"
 
 
 def _wrong_version(point: EntryPoint, version: object) -> str:

@@ -12,7 +12,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["PyTorch", "about", "pytorch", "version_of"]
+__all__ = ["PyTorch", "about", "command", "how_to_install", "pytorch", "version_of"]
 
 
 class PyTorch(NamedTuple):
@@ -105,6 +105,35 @@ def version_of(distribution: str) -> str | None:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return None
+
+
+def command(extra: str) -> str:
+    """Return the command that installs what an extra of tensor-ops does; none is tensor-ops itself.
+
+    It takes the packages from where tensor_ops is: from the clone, or from the index.
+    """
+    if not _from_folder():
+        return f"pip install 'tensor-ops[{extra}]'" if extra else "pip install tensor-ops"
+    # What that of PyTorch depends on is not found by its name.
+    needed = "./packages/tensor-ops-devices " if extra == "torch" else ""
+    return f"pip install {needed}./packages/tensor-ops{extra and '-'}{extra}"
+
+
+def how_to_install(extra: str) -> str:
+    """Return what to do, in words and by the command."""
+    return f"install it{' from a clone' if _from_folder() else ''}: {command(extra)}"
+
+
+def _from_folder() -> bool:
+    """Return whether tensor_ops was installed from a folder, which installers note (PEP 610)."""
+    import json
+    from importlib import metadata
+
+    try:
+        note = metadata.distribution("tensor-ops").read_text("direct_url.json")
+    except metadata.PackageNotFoundError:
+        return True  # only its sources are there
+    return note is not None and "dir_info" in json.loads(note)
 
 
 def _read(path: Path) -> str:

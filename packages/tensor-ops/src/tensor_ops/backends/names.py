@@ -45,8 +45,8 @@ class KnownBackend(NamedTuple):
 
     name: str
     display_name: str
-    # The command that provides it, or what serves its hardware, in a clone of the repository.
-    install: str
+    # The extra of tensor-ops that provides it, or what serves its hardware. NumPy needs none.
+    extra: str
     # The package that serves its hardware, in words; empty for a backend of ours.
     hint: str = ""
     # The backend whose package that is; empty for a backend of ours.
@@ -66,10 +66,7 @@ def _known(
     name: str, display_name: str, extra: str, hint: str = "", instead: str = ""
 ) -> KnownBackend:
     served_by = "" if extra == name else extra
-    # From a clone, as long as the packages are on no index; with what that of PyTorch depends on.
-    needed = "./packages/tensor-ops-devices " if extra == "torch" else ""
-    install = f"pip install {needed}./packages/tensor-ops-{extra}"
-    return KnownBackend(name, display_name, install, hint, served_by, instead or f"use {extra!r}")
+    return KnownBackend(name, display_name, extra, hint, served_by, instead or f"use {extra!r}")
 
 
 _TENSORS = "call the operators of tensor_ops_torch on tensors that are there"
@@ -81,9 +78,7 @@ KNOWN = {
         _known("cuda", "NVIDIA CUDA", "cuda")._replace(runs_programs=True),
         _known("opencl", "OpenCL", "opencl"),
         _known("cpp", "C++ (SIMD, threads)", "cpp")._replace(runs_programs=True),
-        KnownBackend(
-            LAST_RESORT, "Python (NumPy)", "pip install ./packages/tensor-ops", runs_programs=True
-        ),
+        KnownBackend(LAST_RESORT, "Python (NumPy)", "", runs_programs=True),
         _known("torch", "PyTorch", "torch"),
         _known(
             "mps", "Apple Metal (MPS)", "torch", "Apple GPUs are reached through PyTorch", _TENSORS
@@ -226,9 +221,9 @@ def not_a_name(value: object) -> TypeError:
 
 
 def install_command(name: str) -> str | None:
-    """Return the command that provides a known backend, None for a plug-in's name.
+    """Return the command that provides a known backend, None for a plug-in's name."""
+    # Imported here because only what is missing needs it.
+    from tensor_ops.backends import installed
 
-    It is for a clone of the repository: the packages are on no index yet.
-    """
     known = KNOWN.get(split(name)[0])
-    return known.install if known else None
+    return installed.command(known.extra) if known else None

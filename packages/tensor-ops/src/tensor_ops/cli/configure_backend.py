@@ -220,7 +220,7 @@ def _meaning(entry: str, name: str) -> str:
     known = KNOWN.get(backend)
     words = known.display_name if known else "a plug-in"
     if known and known.served_by:
-        words += f", for which there is no backend: {known.hint or known.install}"
+        words += f", for which there is no backend: {known.hint}"
     if kind:
         words += f" on {_DEVICES[kind]} alone"
     elif name == LAST_ON_CPUS:

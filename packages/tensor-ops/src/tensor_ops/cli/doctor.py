@@ -80,6 +80,7 @@ def report(required: list[str]) -> dict[str, Any]:
         "backends": [_backend(name, name in considered) for name in names],
         "configuration": configuration.as_dict(),
         "selection": chosen,
+        "advice": _advice(chosen),
         "problems": problems,
     }
 
@@ -111,6 +112,15 @@ def _backend(name: str, considered: bool) -> dict[str, Any]:
     return facts
 
 
+def _advice(chosen: dict[str, Any] | None) -> str | None:
+    """Return how to be faster where NumPy computes because nothing else is installed."""
+    if chosen is None or (chosen["backend"], chosen["mode"]) != (LAST_RESORT, "auto"):
+        return None
+    if "cpp" in backends.INSTALLED:  # whatever is wrong with it stands among the backends
+        return None
+    return f"NumPy computes; the C++ backend is faster on CPUs: {install_command('cpp')}"
+
+
 def _text(found: dict[str, Any]) -> str:
     parts = [
         [f"tensor-ops {found['tensor_ops']}"],
@@ -121,6 +131,8 @@ def _text(found: dict[str, Any]) -> str:
         ["Configuration", *_table(_configuration_rows(found["configuration"]))],
         ["Selection", *_selection_lines(found["selection"])],
     ]
+    if found["advice"]:
+        parts.append(["Advice", f"  {found['advice']}"])
     if found["problems"]:
         parts.append(["Problems", *(f"  {problem}" for problem in found["problems"])])
     return "\n\n".join("\n".join(part) for part in parts)

@@ -1,5 +1,6 @@
 """The tools on this machine that backends are built or run with, for reports."""
 
+import contextlib
 import ctypes.util
 import importlib.util
 import os
@@ -67,8 +68,10 @@ def _nvcc() -> str | None:
 
 def _opencl_loader() -> str | None:
     """Return the system's loader, else pyopencl's folder: its wheels have one inside."""
-    if found := ctypes.util.find_library("OpenCL"):
-        return found
+    # It asks a compiler, through a temporary file, which a container may have no room for.
+    with contextlib.suppress(OSError):
+        if found := ctypes.util.find_library("OpenCL"):
+            return found
     pyopencl = importlib.util.find_spec("pyopencl")
     return str(Path(pyopencl.origin).parent) if pyopencl and pyopencl.origin else None
 
