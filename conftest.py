@@ -78,6 +78,8 @@ def pytest_configure(config):
         "markers", "compiles: runs a compiler, for which no time is lost where a GPU waits"
     )
     config.addinivalue_line("markers", "sample: one of the tests of wheels that take seconds")
+    config.addinivalue_line("markers", "other_python: for a Python that does not run the tests")
+    config.addinivalue_line("markers", "rehearsal: what becomes of files that were released")
     config.addinivalue_line("markers", "nightly: takes minutes, and runs with --nightly only")
     config.addinivalue_line(
         "markers",

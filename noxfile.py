@@ -49,7 +49,7 @@ from environments import (
 )
 from instrumented import run_fuzzer, run_oclgrind, run_sanitized
 from ranks import run_decode_ranks
-from wheel_sessions import run_wheels, run_wheels_sample
+from wheel_sessions import run_release, run_wheels, run_wheels_sample
 
 nox.needs_version = ">=2025.2.9"
 nox.options.default_venv_backend = "uv|virtualenv"
@@ -431,6 +431,12 @@ def wheels_sample(session: nox.Session) -> None:
     The session `wheels` does so with every package, on several Pythons.
     """
     run_wheels_sample(session)
+
+
+@nox.session
+def release(session: nox.Session) -> None:
+    """Do all of a release but push it: build, check, upload to an index here, install from it."""
+    run_release(session)
 
 
 @nox.session

@@ -137,6 +137,10 @@ REASONS = {
     "by hand; it needs docker": [takes_its_arguments],
     "by hand; it needs a CUDA compiler": [takes_its_arguments],
     "by hand; it starts nox": [takes_its_arguments],
+    "by hand; nox -s release runs it with an index of its own": [
+        takes_its_arguments,
+        installs_what_exists,
+    ],
     "by hand; it installs packages": [takes_its_arguments, installs_what_exists],
     "by hand; it needs programs of the system": [calls_programs_of_the_system],
 }

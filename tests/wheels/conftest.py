@@ -1,7 +1,8 @@
 """The files in dist/, and empty environments of several Pythons to install them in.
 
-``nox -s wheels`` builds the files and runs these tests; ``nox -s wheels_sample`` builds those of
-two packages and runs the tests that are marked as its sample. A Python that this machine lacks is
+``nox -s wheels`` builds the files and runs these tests but for the rehearsal of a release, which
+``nox -s release`` runs with the tests for one Python; ``nox -s wheels_sample`` builds those of two
+packages and runs the tests that are marked as its sample. A Python that this machine lacks is
 skipped, and says so; what one needs is downloaded to a folder, and installed from there without
 network.
 """
@@ -54,7 +55,13 @@ def wheel(dist):
     return find
 
 
-@pytest.fixture(scope="session", params=PYTHONS)
+@pytest.fixture(
+    scope="session",
+    params=[
+        pytest.param(version, marks=[pytest.mark.other_python] if version != HERE else [])
+        for version in PYTHONS
+    ],
+)
 def interpreter(request, tmp_path_factory, dist):
     """Each Python in turn, with wheels of the native packages for it in dist/."""
     return _interpreter(request.param, tmp_path_factory, dist)
