@@ -149,6 +149,7 @@ def _docker(words, variables):
     build.add_argument("path", choices=["."])
     run = commands.add_parser("run", allow_abbrev=False)
     run.add_argument("--rm", action="store_true")
+    run.add_argument("--read-only", action="store_true")
     run.add_argument("--gpus", choices=["all"])
     run.add_argument("image", choices=["tensor-ops:cpu", "tensor-ops:cuda"])
     run.add_argument("started", nargs=argparse.REMAINDER)
