@@ -17,12 +17,13 @@ PACKAGES = packages()
 
 @pytest.fixture
 def root(tmp_path):
-    """The files of this checkout in which versions are."""
+    """The files of this checkout in which versions are, with changelogs that wait for a release."""
     for package in PACKAGES:
         target = tmp_path / "packages" / package
         shutil.copytree(ROOT / "packages" / package / "src", target / "src")
-        for name in ("pyproject.toml", "CHANGELOG.md"):
-            shutil.copy(ROOT / "packages" / package / name, target / name)
+        shutil.copy(ROOT / "packages" / package / "pyproject.toml", target)
+        notes = f"# Changelog\n\n## {version_of(target)} (unreleased)\n\nMore.\n"
+        (target / "CHANGELOG.md").write_text(notes, encoding="utf-8")
     shutil.copy(ROOT / "CONTRIBUTING.md", tmp_path)
     return tmp_path
 
@@ -97,17 +98,17 @@ def test_bounds(version, expected):
 def test_notes_are_dated_when_they_are_written(root):
     """After a release: a section is begun, filled by hand, and dated for the next release."""
     changelog = root / "packages" / "tensor-ops-cpp" / "CHANGELOG.md"
-    changelog.write_text("# Changelog\n\n## 0.1.0 (2026-10-01)\n\nFirst.\n")
-    raise_version("tensor-ops-cpp", "0.2.0", DAY, root)
-    begun = "# Changelog\n\n## 0.2.0 (unreleased)\n\n## 0.1.0 (2026-10-01)\n\nFirst.\n"
+    changelog.write_text("# Changelog\n\n## 7.1.0 (2026-10-01)\n\nFirst.\n")
+    raise_version("tensor-ops-cpp", "7.2.0", DAY, root)
+    begun = "# Changelog\n\n## 7.2.0 (unreleased)\n\n## 7.1.0 (2026-10-01)\n\nFirst.\n"
     assert changelog.read_text() == begun
-    with pytest.raises(ValueError, match=r"says nothing of 0\.2\.0 yet: write what is new"):
-        raise_version("tensor-ops-cpp", "0.2.0", DAY, root)
+    with pytest.raises(ValueError, match=r"says nothing of 7\.2\.0 yet: write what is new"):
+        raise_version("tensor-ops-cpp", "7.2.0", DAY, root)
     changelog.write_text(begun.replace("(unreleased)\n", "(unreleased)\n\nMore.\n"))
-    assert raise_version("tensor-ops-cpp", "0.2.0", DAY, root) == [changelog]
+    assert raise_version("tensor-ops-cpp", "7.2.0", DAY, root) == [changelog]
     assert changelog.read_text() == begun.replace("(unreleased)\n", f"({DAY})\n\nMore.\n")
-    with pytest.raises(ValueError, match=r"says that 0\.2\.0 was released"):
-        raise_version("tensor-ops-cpp", "0.2.0", DAY, root)
+    with pytest.raises(ValueError, match=r"says that 7\.2\.0 was released"):
+        raise_version("tensor-ops-cpp", "7.2.0", DAY, root)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,7 @@ def test_command_line(root, monkeypatch, capsys):
     monkeypatch.setattr(
         command, "raise_version", lambda *words: raise_version(*words[:2], DAY, root)
     )
-    assert command.main(["tensor-ops-cpp", "0.4.0"]) == 0
+    assert command.main(["tensor-ops-cpp", "7.8.0"]) == 0
     printed = capsys.readouterr().out.split()
     assert set(map(Path, printed)) == {
         Path("packages", package, name)
@@ -141,5 +142,5 @@ def test_command_line(root, monkeypatch, capsys):
             ("tensor-ops-torch", "pyproject.toml"),
         )
     }
-    assert command.main(["tensor-ops-cpp", "0.3.0"]) == 1
-    assert "which is later than 0.3.0" in capsys.readouterr().err
+    assert command.main(["tensor-ops-cpp", "7.7.0"]) == 1
+    assert "which is later than 7.7.0" in capsys.readouterr().err

@@ -1,6 +1,7 @@
 """The images of docker/Dockerfile, built from the wheels of a release, and run as in production."""
 
 import shutil
+from functools import partial
 
 import pytest
 
@@ -48,14 +49,14 @@ def place(request, this_interpreter, dist, tmp_path_factory):
 def cpu(place):
     """A function that runs a command in the image for CPUs."""
     place.build("cpu")
-    return lambda *words, **options: place.run("cpu", *words, **options)
+    return partial(place.run, "cpu")
 
 
 @pytest.fixture(scope="module")
 def cuda(place):
     """A function that runs a command in the image for GPUs."""
     place.build("cuda")
-    run = lambda *words, **options: place.run("cuda", *words, **options)  # noqa: E731
+    run = partial(place.run, "cuda")
     if '"available": true' in run("tensor-ops", "info", "cuda", "--json"):
         pytest.skip("this machine has a GPU")
     return run
