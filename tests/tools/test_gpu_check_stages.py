@@ -123,8 +123,11 @@ def test_a_pure_package_is_installed_without_its_build_backend(place):
     code = (
         "import tensor_ops, importlib.metadata as m\n"
         "print(tensor_ops.__file__, m.version('tensor-ops'))\n"
+        "print(tensor_ops.get_backend_info('nki')['reason'])\n"
     )
-    assert place.python("-c", code).output.startswith(str(place.site))
+    said = place.python("-c", code).output
+    assert said.startswith(str(place.site))
+    assert "install it from a clone: " in said
 
 
 def test_architectures_are_cmakes():

@@ -1,6 +1,7 @@
 """Building and installing the packages of the checkout, without a network."""
 
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -62,6 +63,9 @@ def install(place: Workplace, package: str) -> None:
     about.mkdir(parents=True, exist_ok=True)
     metadata = f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {version}\n"
     (about / "METADATA").write_text(metadata, encoding="utf-8")
+    # As pip notes where a package of a folder is from (PEP 610), which messages go by.
+    note = {"url": folder.resolve().as_uri(), "dir_info": {}}
+    (about / "direct_url.json").write_text(json.dumps(note), encoding="utf-8")
     points = {"console_scripts": project.get("scripts", {})} | project.get("entry-points", {})
     text = "\n".join(
         f"[{group}]\n" + "\n".join(f"{name} = {value}" for name, value in entries.items())
