@@ -162,7 +162,7 @@ class BackendRegistry {
       throw ValueError("search_python_environment() got " + detail::in_quotes(prefix) +
                        "; give the whole path of an environment, which sys.prefix is in it");
     std::error_code error;
-    if (!std::filesystem::is_directory(prefix, error))
+    if (!std::filesystem::is_directory(detail::path_of(prefix), error))
       throw ValueError("search_python_environment() got " + detail::in_quotes(prefix) +
                        ", which is not a folder; give what sys.prefix is in the environment");
     const std::lock_guard<std::mutex> lock(mutex_);

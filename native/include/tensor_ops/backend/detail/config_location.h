@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tensor_ops/backend/detail/environment.h"
+#include "tensor_ops/backend/detail/paths.h"
 #include "tensor_ops/backend/detail/text.h"
 #include "tensor_ops/backend/detail/trusted_file.h"
 #include "tensor_ops/backend/errors.h"
@@ -29,7 +30,7 @@ inline std::string dangling_link(std::filesystem::path path) {
     path = parent;
   }
   const bool is_link = std::filesystem::is_symlink(std::filesystem::symlink_status(path, error));
-  return is_link && !std::filesystem::exists(path, error) ? path.string() : "";
+  return is_link && !std::filesystem::exists(path, error) ? text_of(path) : "";
 }
 
 // Returns false only if there is nothing of that name. Anything else that is there, such as a
@@ -37,12 +38,12 @@ inline std::string dangling_link(std::filesystem::path path) {
 inline bool file_exists(const std::string& path, const std::string& named_by = "") {
   namespace fs = std::filesystem;
   std::error_code error;
-  const fs::file_status status = fs::status(path, error);
+  const fs::file_status status = fs::status(path_of(path), error);
   if (status.type() == fs::file_type::not_found) {
-    const std::string link = dangling_link(path);
+    const std::string link = dangling_link(path_of(path));
     if (link.empty()) return false;
     throw ConfigError(named_by + path + ": cannot be looked at: " + link + " is a link to " +
-                      in_quotes(fs::read_symlink(link, error).string()) +
+                      in_quotes(text_of(fs::read_symlink(path_of(link), error))) +
                       ", which is not there; bring that back or remove the link");
   }
   if (!fs::status_known(status)) {
@@ -73,7 +74,7 @@ inline std::string absolute_path(const std::string& named) {
   if (is_absolute(named)) return (*paths)[named] = named;
   std::error_code error;
   // Not a normalised path, which would resolve "link/.." without following the link.
-  const std::string here = std::filesystem::current_path(error).string();
+  const std::string here = text_of(std::filesystem::current_path(error));
   if (error)
     throw ConfigError(std::string(kConfigVariable) + " names " + in_quotes(named) +
                       ", but the current directory is gone; give an absolute path");
@@ -107,7 +108,7 @@ inline ConfigLocation find_config(const std::vector<std::string>& environments) 
   if (!is_absolute(folder)) return {};  // this user has no home
   const std::string path = in_folder(folder, "tensor-ops/backend.json");
   std::error_code error;
-  const auto status = std::filesystem::symlink_status(path, error);
+  const auto status = std::filesystem::symlink_status(path_of(path), error);
   if (!std::filesystem::status_known(status) && error == std::errc::permission_denied)
     return {std::nullopt, path + ": cannot be looked at: " + error.message() +
                               "; it is taken for none. To be sure which configuration holds, set " +

@@ -8,17 +8,10 @@
 #include <string>
 
 #include "tensor_ops/abi.h"
+#include "tensor_ops/backend/detail/paths.h"
 #include "tensor_ops/backend/errors.h"
 
-#ifdef _WIN32
-#ifndef NOMINMAX
-#define NOMINMAX
-#endif
-#ifndef WIN32_LEAN_AND_MEAN
-#define WIN32_LEAN_AND_MEAN
-#endif
-#include <windows.h>
-#else
+#ifndef _WIN32
 #include <dlfcn.h>
 #ifdef __GLIBC__
 #include <link.h>
@@ -43,8 +36,9 @@ inline tensor_ops_get_backend* entry_of(const std::string& path, const std::stri
   const auto what_failed = [](const std::string& what) {
     return what + " failed with error " + std::to_string(::GetLastError());
   };
+  // The function takes no path with slashes where the folder of the library is to be searched too.
   const HMODULE module =
-      ::LoadLibraryExW(std::filesystem::path(path).c_str(), nullptr,
+      ::LoadLibraryExW(path_of(path).make_preferred().c_str(), nullptr,
                        LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR | LOAD_LIBRARY_SEARCH_DEFAULT_DIRS);
   if (module == nullptr) {
     problem = what_failed("loading " + path);
@@ -69,7 +63,7 @@ inline std::string folder_of_module(const void* address) {
           static_cast<const wchar_t*>(address), &module) == 0)
     return "";
   const DWORD length = ::GetModuleFileNameW(module, path, 32768);
-  return std::filesystem::path(std::wstring(path, length)).parent_path().string();
+  return text_of(std::filesystem::path(std::wstring(path, length)).parent_path());
 }
 
 #else

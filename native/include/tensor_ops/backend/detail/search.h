@@ -13,6 +13,7 @@
 #include "tensor_ops/backend/backend.h"
 #include "tensor_ops/backend/detail/environment.h"
 #include "tensor_ops/backend/detail/library.h"
+#include "tensor_ops/backend/detail/paths.h"
 #include "tensor_ops/backend/detail/text.h"
 #include "tensor_ops/backend/errors.h"
 #include "tensor_ops/backend/names.h"
@@ -31,7 +32,7 @@ constexpr char kPathVariable[] = "TENSOR_OPS_BACKEND_PATH";
 inline std::vector<std::string> listed_folders(const std::string& list, const char* named_by) {
   std::vector<std::string> folders;
   for (std::string folder : parts(list, kFolderSeparator)) {
-    while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+    while (folder.size() > root_length(folder) && is_slash(folder.back())) folder.pop_back();
     if (folder.empty()) continue;
     if (!is_absolute(folder))
       throw ConfigError(std::string(named_by) + " names the folder " + in_quotes(folder) +
@@ -50,7 +51,7 @@ inline std::vector<std::string> site_packages(const std::string& prefix) {
   std::vector<std::pair<long, std::string> > by_version;
   for (const char* lib : {"lib", "lib64"}) {
     std::error_code error;
-    std::filesystem::directory_iterator entry(in_folder(prefix, lib), error), end;
+    std::filesystem::directory_iterator entry(path_of(in_folder(prefix, lib)), error), end;
     for (; !error && entry != end; entry.increment(error)) {
       const std::string name = entry->path().filename().string();
       if (name.rfind("python3.", 0) != 0 || name.size() > 12) continue;
@@ -90,9 +91,9 @@ inline std::vector<std::string> folders_for(const std::string& name,
   std::vector<std::string> all;
   for (const std::string& folder : folders) {
     all.push_back(folder);
-    const std::filesystem::path path(folder);
-    if (path.filename().string().rfind("tensor_ops_", 0) == 0)
-      all.push_back(in_folder(path.parent_path().string(), package));
+    const std::filesystem::path path = path_of(folder);
+    if (text_of(path.filename()).rfind("tensor_ops_", 0) == 0)
+      all.push_back(in_folder(text_of(path.parent_path()), package));
   }
   return once_each(all);
 }
@@ -102,7 +103,7 @@ inline std::string library_in(const std::vector<std::string>& folders, const std
   for (const std::string& folder : folders) {
     const std::string path = in_folder(folder, library_name(name));
     std::error_code error;
-    const auto status = std::filesystem::symlink_status(path, error);
+    const auto status = std::filesystem::symlink_status(path_of(path), error);
     if (std::filesystem::status_known(status) && std::filesystem::exists(status)) return path;
   }
   return "";

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <vector>
 
+#include "tensor_ops/backend/detail/paths.h"
 #include "tensor_ops/backend/detail/text.h"
 #include "tensor_ops/backend/errors.h"
 
@@ -36,7 +37,7 @@ inline std::string error_text(int number) { return std::generic_category().messa
 
 inline std::string read_trusted(const std::string& path, const std::vector<std::string>&,
                                 const std::string&) {
-  std::ifstream file(path, std::ios::binary);
+  std::ifstream file(path_of(path), std::ios::binary);
   if (!file) throw ConfigError(path + ": cannot be read");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   if (text.size() > kLargestFile) refuse_size(path);
