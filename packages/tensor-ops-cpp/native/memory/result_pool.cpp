@@ -237,26 +237,29 @@ class ResultPool {
   List<&Block::by_class> kept_[kClasses];
 };
 
-// Constructed at compile time and never destroyed: arrays may be freed after everything else. Not
-// every library's mutex has a destructor that does nothing.
+// Never destroyed: arrays may be freed after everything else. It is constructed by its first use,
+// as not every library's mutex can be constructed at compile time: MinGW's cannot.
 union NeverDestroyed {
-  constexpr NeverDestroyed() : pool() {}
+  NeverDestroyed() : pool() {}
   ~NeverDestroyed() {}
   ResultPool pool;
-} never_destroyed;
-ResultPool& pool = never_destroyed.pool;
+};
+ResultPool& pool() {
+  static NeverDestroyed made;
+  return made.pool;
+}
 
 // A forked child must not find the lock held by a thread that it does not have. It starts with
 // nothing kept: to write to pages that it shares with its parent would copy them first.
-const bool results_survive_fork = call_at_fork([] { pool.lock(); }, [] { pool.unlock(); },
+const bool results_survive_fork = call_at_fork([] { pool().lock(); }, [] { pool().unlock(); },
                                                [] {
-                                                 pool.unlock();
-                                                 pool.trim();
+                                                 pool().unlock();
+                                                 pool().trim();
                                                });
 
 }  // namespace
 
-void* allocate_block(std::size_t bytes) { return pool.allocate(bytes); }
+void* allocate_block(std::size_t bytes) { return pool().allocate(bytes); }
 
 void* reallocate_block(void* memory, std::size_t bytes) {
   if (!memory) return allocate_block(bytes);
@@ -270,17 +273,17 @@ void* reallocate_block(void* memory, std::size_t bytes) {
 }
 
 void free_block(void* memory) {
-  if (memory) pool.free(block_of(memory));
+  if (memory) pool().free(block_of(memory));
 }
 
 bool is_fresh_block(const void* memory) { return block_of(memory)->is_fresh; }
 
-PoolState pool_state() { return pool.state(); }
+PoolState pool_state() { return pool().state(); }
 
-std::uint64_t pool_limit() { return results_survive_fork ? pool.limit() : 0; }
+std::uint64_t pool_limit() { return results_survive_fork ? pool().limit() : 0; }
 
-void set_pool_limit(std::uint64_t bytes) { pool.set_limit(bytes); }
+void set_pool_limit(std::uint64_t bytes) { pool().set_limit(bytes); }
 
-std::uint64_t trim_pool() { return pool.trim(); }
+std::uint64_t trim_pool() { return pool().trim(); }
 
 }  // namespace tensor_ops
