@@ -1,9 +1,7 @@
 #include "decode/files/mapped_file.h"
 
 #if defined(_WIN32)
-#define WIN32_LEAN_AND_MEAN
-#define NOMINMAX
-#include <windows.h>
+#include "declaration/windows_api.h"
 #else
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,9 +1,7 @@
 #include "memory/pages.h"
 
 #if defined(_WIN32)
-#define WIN32_LEAN_AND_MEAN
-#define NOMINMAX
-#include <windows.h>
+#include "declaration/windows_api.h"
 #else
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,9 +1,7 @@
 #include "threads/threads.h"
 
 #if defined(_WIN32)
-#define WIN32_LEAN_AND_MEAN
-#define NOMINMAX
-#include <windows.h>
+#include "declaration/windows_api.h"
 #else
 #include <unistd.h>
 #endif
