@@ -244,7 +244,7 @@ TENSOR_OPS_INLINE void PairBlock<2>::set(const Integers<2>& integers) {
   sums = _mm512_add_epi32(sums, _mm512_shuffle_i64x2(sums, sums, 0xB1));
   const std::int64_t halves[] = {_mm_cvtsi128_si64(_mm512_castsi512_si128(sums)),
                                  _mm_cvtsi128_si64(_mm512_extracti32x4_epi32(sums, 2))};
-  std::uint32_t all_products = 0;
+  [[maybe_unused]] std::uint32_t all_products = 0;
   std::int32_t all = 0;
   for (std::size_t i = 0; i < 2; ++i) {
     const auto of_products = static_cast<std::uint32_t>(halves[i]);
