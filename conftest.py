@@ -64,6 +64,11 @@ def pytest_addoption(parser):
         "--every", type=int, default=1, metavar="N", help="run each Nth test only, as a sample"
     )
     parser.addoption(
+        "--system",
+        metavar="FILE",
+        help="what describes the system that tests/platforms is about",
+    )
+    parser.addoption(
         "--dist-folder",
         metavar="FOLDER",
         help="the sdists and wheels that tests/wheels is about",

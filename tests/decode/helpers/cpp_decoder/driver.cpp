@@ -1,7 +1,5 @@
 // Runs the commands of standard input on exported models, one a line, and prints a line for each:
 // what it gives, or the exception that it throws. Sequences are named by their order of opening.
-#include <dlfcn.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -15,6 +13,7 @@
 #include <vector>
 
 #include "tensor_ops/backend/decoder.h"
+#include "tensor_ops/backend/detail/library.h"
 
 namespace {
 
@@ -213,10 +212,10 @@ const std::map<std::string, void (*)(std::istream&)> commands{
 }  // namespace
 
 int main(int, char** arguments) {
-  void* const library = dlopen(arguments[1], RTLD_NOW);
-  void* const entry = library ? dlsym(library, arguments[2]) : nullptr;
-  if (!entry || reinterpret_cast<tensor_ops_get_backend*>(entry)(TENSOR_OPS_ABI_VERSION, &backend,
-                                                                 nullptr) != TENSOR_OPS_OK) {
+  std::string problem;
+  tensor_ops_get_backend* const entry =
+      tensor_ops::backend::detail::entry_of(arguments[1], arguments[2], problem);
+  if (!entry || entry(TENSOR_OPS_ABI_VERSION, &backend, nullptr) != TENSOR_OPS_OK) {
     std::cerr << arguments[1] << ": is no library of the backend\n";
     return 1;
   }

@@ -1,5 +1,6 @@
 // Paths as texts. All texts of this interface are UTF-8; Windows has paths and variables in UTF-16,
-// and its own conversions of narrow text depend on the settings of the machine.
+// and its own conversions of narrow text depend on the settings of the machine. Tested by
+// tests/platforms.
 #pragma once
 
 #include <filesystem>
