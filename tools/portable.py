@@ -1,16 +1,16 @@
 """Check the C++ backend for machines that this one is not.
 
-    python tools/portable.py [--work FOLDER] [x86-64] [aarch64] [clang]
+    python tools/portable.py [--work FOLDER] [--all] [CHECK ...]
 
 ``x86-64`` and ``aarch64`` build a wheel and run the conformance suite's samples and every node of
 decode programs on emulated processors; ``clang`` compiles the sources for other systems and links
-nothing. A check for which a program is missing is left out, and says which one and how to get it.
-`nox -s portable` starts it.
+nothing. `nox -s portable` starts these. ``windows`` and ``musl`` build the library and run it by
+its C interface; ``macos`` links it. The sessions of these names start them. A check for which a
+program is missing is left out, and says which one and how to get it; with --all it has failed.
 """
 
 import argparse
 import concurrent.futures
-import importlib.util
 import os
 import platform
 import shlex
@@ -22,13 +22,28 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from portable_checks.common import (
+    NATIVE,
+    PACKAGE,
+    ROOT,
+    SHARED,
+    MissingProgramError,
+    call,
+    folder,
+    pip_install,
+)
+from portable_checks.debian import unpacked
+from portable_checks.systems import (
+    aarch64_compilers,
+    check_macos,
+    check_musl,
+    check_windows,
+    run_tests,
+    zig,
+)
+
 __all__ = ["main"]
 
-ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "packages/tensor-ops-cpp"
-NATIVE = PACKAGE / "native"
-# Sources that all native packages share.
-SHARED = ROOT / "native"
 # The fewest processors that have the level, and no more than it.
 PROCESSORS = {"x86-64-v2": "Nehalem", "x86-64-v3": "Haswell"}
 BELOW_EVERY_LEVEL = "qemu64"
@@ -74,6 +89,8 @@ PRODUCTS = {
     ),
     "neon_bf16": (("formats/bf16.cpp",), ["-mcpu=generic+v8_2a+dotprod+i8mm+bf16"]),
 }
+# Checks that run if none is named.
+BY_DEFAULT = ("x86-64", "aarch64", "clang")
 # Where NumPy's headers are not those of Linux.
 NUMPY_PLATFORMS = {"macos": "macosx_14_0_arm64", "windows": "win_amd64"}
 # Folders of sources that go into the Python module; all others go into the library.
@@ -109,25 +126,25 @@ WINDOWS_CONFIGURATION = """\
 """
 
 
-class MissingProgramError(Exception):
-    """A check cannot run here; the message says what it takes."""
-
-
 def main() -> int:
     """Run the checks named on the command line, or all; return the process's exit status."""
     checks: dict[str, Callable[[Path], None]] = {
         "x86-64": check_x86_64,
         "aarch64": check_aarch64,
         "clang": check_clang,
+        "windows": check_windows,
+        "musl": check_musl,
+        "macos": check_macos,
     }
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--work", type=Path, default=ROOT / "build/portable", metavar="FOLDER")
+    parser.add_argument("--all", action="store_true", help="fail where a program is missing")
     parser.add_argument("checks", nargs="*", metavar="|".join(checks), default=[])
     arguments = parser.parse_args()
     if unknown := set(arguments.checks) - checks.keys():
         parser.error(f"there is no check {', '.join(sorted(unknown))}")
     outcomes = {}
-    for name in arguments.checks or checks:
+    for name in arguments.checks or BY_DEFAULT:
         work = arguments.work.resolve() / name
         work.mkdir(parents=True, exist_ok=True)
         start = time.monotonic()
@@ -135,7 +152,7 @@ def main() -> int:
             checks[name](work)
             outcomes[name] = "passed"
         except MissingProgramError as error:
-            outcomes[name] = f"SKIPPED: {error}"
+            outcomes[name] = f"{'FAILED' if arguments.all else 'SKIPPED'}: {error}"
         except subprocess.CalledProcessError as error:
             outcomes[name] = f"FAILED: {shlex.join(map(str, error.cmd))[:300]}"
         outcomes[name] += f" ({time.monotonic() - start:.0f} s)"
@@ -147,7 +164,8 @@ def check_x86_64(work: Path) -> None:
     """Run the suite on a processor of each level but the highest; below all, be told why not."""
     if platform.machine() not in {"x86_64", "AMD64"}:
         raise MissingProgramError(f"needs an x86-64 machine, and this is {platform.machine()}")
-    qemu = program("qemu-x86_64-static", "qemu-user-static")
+    system = unpacked(work / "tools", ["qemu-user-static"])
+    qemu = str(system / "usr/bin/qemu-x86_64-static")
     wheel = build_wheel(work)
     site = folder(work / "site")
     pip_install(site, NEEDED)
@@ -165,51 +183,62 @@ def check_x86_64(work: Path) -> None:
 
 
 def check_aarch64(work: Path) -> None:
-    """Build the wheel for aarch64 and run the suite there."""
-    compiler = program("aarch64-linux-gnu-g++", "g++-aarch64-linux-gnu")
-    qemu = program("qemu-aarch64-static", "qemu-user-static")
-    system = arm64_system(work)
+    """Build the wheel for aarch64 and run the suite there, and the library by its C interface."""
+    system = unpacked(work / "tools", ["g++-aarch64-linux-gnu", "qemu-user-static"])
+    compilers, environment = aarch64_compilers(system)
+    qemu = str(system / "usr/bin/qemu-aarch64-static")
+    arm64 = arm64_system(work)
     definitions = {
         "CMAKE_SYSTEM_NAME": "Linux",
         "CMAKE_SYSTEM_PROCESSOR": "aarch64",
         "PYTHON_MODULE_EXTENSION": f".cpython-3{sys.version_info[1]}-aarch64-linux-gnu.so",
     }
-    environment = {"_PYTHON_HOST_PLATFORM": "linux-aarch64", "CXX": compiler}
-    wheel = build_wheel(work, definitions, environment)
-    check_products(work, compiler, [qemu, "-L", str(system)])
+    of_build = {"_PYTHON_HOST_PLATFORM": "linux-aarch64", "CXX": compilers["c++"]}
+    wheel = build_wheel(work, definitions, environment | of_build)
+    check_products(work, compilers["c++"], [qemu, "-L", str(arm64)], environment)
+    (library,) = (work / "build").rglob("libtensor_ops_cpp.so")
+    described = {
+        "name": "aarch64",
+        "c": [compilers["c"]],
+        "cxx": [compilers["c++"]],
+        "launcher": [qemu, "-cpu", "max", "-L", str(arm64)],
+        "library": str(library),
+        "levels": ["neon"],
+        "linked": ["-pthread", "-ldl"],
+    }
+    run_tests(work, described, environment)
     site = folder(work / "site")
     pip_install(site, NEEDED, ["manylinux_2_28_aarch64", "manylinux2014_aarch64"])
     pip_install(site, ["--no-deps", *PURE])
     pip_install(site, ["--no-deps", str(wheel)], ["linux_aarch64"])
-    python = [qemu, "-cpu", "max", "-L", str(system), f"{system}/usr/bin/{python_name()}"]
+    python = [qemu, "-cpu", "max", "-L", str(arm64), f"{arm64}/usr/bin/{python_name()}"]
     run_suite(python, site, "neon")
     tests = [*python, "-m", "pytest", "-q", "-p", "no:cacheprovider", PRODUCT_TESTS]
     call(tests, {"PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"})
 
 
-def check_products(work: Path, compiler: str, emulator: list[str]) -> None:
+def check_products(
+    work: Path, compiler: str, emulator: list[str], environment: Mapping[str, str]
+) -> None:
     """Compare the variants of products on each processor, by the library that was built."""
     (library,) = (work / "build").rglob("libtensor_ops_cpp.so")
     checks = work / "check_products"
     command = [compiler, "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-o", str(checks)]
     command += [f"-I{NATIVE}", f"-I{SHARED}", f"{PACKAGE}/tests/native/check_products.cpp"]
-    call([*command, str(library), f"-Wl,-rpath,{library.parent}"], {})
+    call([*command, str(library), f"-Wl,-rpath,{library.parent}"], environment)
     for cpu, variant in ARM_PROCESSORS.items():
         call([*emulator, "-cpu", cpu, str(checks), variant], {})
 
 
 def check_clang(work: Path) -> None:
     """Compile every source for every system with clang, warnings being errors."""
-    found = importlib.util.find_spec("ziglang")
-    if found is None or found.origin is None:
-        raise MissingProgramError("needs ziglang, which has clang; pip install ziglang")
-    zig = Path(found.origin).with_name("zig")
+    compiler = str(zig())
     commands = []
     for target in TARGETS:
         objects = folder(work / target)
         compiled = [*compilations(target, includes(work, target), objects)]
         compiled += programs(target, objects)
-        commands += [[str(zig), "c++", "-target", target, *words] for words in compiled]
+        commands += [[compiler, "c++", "-target", target, *words] for words in compiled]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for _ in pool.map(lambda command: call(command, {}), commands):
             pass
@@ -303,39 +332,10 @@ def build_wheel(
 
 
 def arm64_system(work: Path) -> Path:
-    """Return a folder with Debian's Python for arm64 and what it is linked with.
-
-    The lists and archives of apt are kept in the folder; the system's own are left alone.
-    """
-    system = work / "system"
-    if system.exists():
-        return system
-    apt, dpkg = program("apt-get", "apt"), program("dpkg", "dpkg")
-    archives = folder(work / "archives")
-    for name in ("lists/partial", "cache/archives/partial"):
-        (work / "apt" / name).mkdir(parents=True, exist_ok=True)
-    options = {
-        "Dir::State::lists": work / "apt/lists",
-        "Dir::Cache": work / "apt/cache",
-        "APT::Architecture": "arm64",
-        "APT::Architectures": "arm64",
-        "Debug::NoLocking": 1,
-        "APT::Sandbox::User": "root",
-    }
-    words = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
+    """Return a folder with Debian's Python for arm64 and what it is linked with."""
     python = python_name()
     wanted = [f"{python}-minimal", f"lib{python}-minimal", f"lib{python}-stdlib", *ARM64_PACKAGES]
-    try:
-        call([apt, "-qq", *words, "update"], {})
-        call([apt, "-qq", *words, "download", *wanted], {}, archives)
-    except subprocess.CalledProcessError as error:
-        raise MissingProgramError(
-            f"apt-get has no {python} for arm64; take the Python of this Debian or Ubuntu"
-        ) from error
-    unpacked = folder(work / "unpacked")
-    for archive in sorted(archives.glob("*.deb")):
-        call([dpkg, "-x", str(archive), str(unpacked)], {})
-    return unpacked.rename(system)
+    return unpacked(work / "debian", wanted, "arm64", alone=True)
 
 
 def run_suite(python: list[str], site: Path, level: str) -> None:
@@ -350,34 +350,8 @@ def run_suite(python: list[str], site: Path, level: str) -> None:
     call([*tests, "tests/decode/programs/test_nodes.py", *only], environment)
 
 
-def pip_install(site: Path, wanted: list[str], platforms: Iterable[str] = ()) -> None:
-    """Install into a folder; for other platforms only what has wheels."""
-    command = [sys.executable, "-m", "pip", "install", "-q", "--upgrade", "--target", str(site)]
-    for name in platforms:
-        command += ["--only-binary=:all:", "--platform", name]
-    call([*command, *wanted], {})
-
-
-def program(name: str, package: str) -> str:
-    found = shutil.which(name)
-    if found is None:
-        raise MissingProgramError(f"{name} is not installed; apt-get install {package}")
-    return found
-
-
-def folder(path: Path) -> Path:
-    """Return an empty folder of that name."""
-    shutil.rmtree(path, ignore_errors=True)
-    path.mkdir(parents=True)
-    return path
-
-
 def python_name() -> str:
     return f"python3.{sys.version_info[1]}"
-
-
-def call(command: list[str], environment: Mapping[str, str], where: Path = ROOT) -> None:
-    subprocess.run(command, env=os.environ | environment, cwd=where, check=True)
 
 
 if __name__ == "__main__":
