@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import tensor_ops_cpp
-from tensor_ops_cpp import _native
 
 LEVELS = tensor_ops_cpp.get_optimization_info()["compiled_levels"]
 CPU_LEVELS = tensor_ops_cpp.get_optimization_info()["cpu_levels"]
