@@ -44,19 +44,19 @@ inline std::string did_you_mean(const std::string& name, const std::vector<std::
   const std::string written = lower(strip(name));
   std::map<std::string, std::string> by_lower;
   for (const std::string& choice : choices) by_lower[lower(choice)] = choice;
-  std::vector<std::string> near;
+  std::vector<std::string> found;
   const auto known = meant.find(written);
   if (by_lower.count(written) == 0 && known != meant.end()) {
-    near = known->second;
+    found = known->second;
   } else if (written.size() <= kLongest) {
     std::pair<double, std::string> best{0.0, ""};
-    for (const auto& [small, choice] : by_lower)
-      best = std::max(best, std::pair(likeness(small, written), small));
-    if (best.first >= 0.6) near = {by_lower[best.second]};
+    for (const auto& [lowered, choice] : by_lower)
+      best = std::max(best, std::pair(likeness(lowered, written), lowered));
+    if (best.first >= 0.6) found = {by_lower[best.second]};
   }
-  if (near.empty()) return "";
+  if (found.empty()) return "";
   std::vector<std::string> others;
-  for (const std::string& each : near) others.push_back(in_quotes(each));
+  for (const std::string& each : found) others.push_back(in_quotes(each));
   const std::string last = others.back();
   others.pop_back();
   if (others.empty()) return "did you mean " + last + "? ";
