@@ -57,6 +57,17 @@ def fake(system, tmp_path):
     return compiled
 
 
+def test_headers_go_with_those_of_the_system(system, tmp_path):
+    """Windows' own define macros of common words, such as `near` and `small`."""
+    headers = Path(__file__).parents[2] / "native/include"
+    names = sorted(path.relative_to(headers).as_posix() for path in headers.rglob("*.h"))
+    first = "windows.h" if system.is_windows else "unistd.h"
+    source = tmp_path / "all_headers.cpp"
+    lines = "".join(f"#include <{name}>\n" for name in [first, *names])
+    source.write_text(lines, encoding="utf-8")
+    system.compile(source, tmp_path / "all_headers.o", "-DNOMINMAX", "-c")
+
+
 def listed(system, *folders):
     """Return the folders as a variable has them."""
     return (";" if system.is_windows else ":").join(map(system.path, folders))
