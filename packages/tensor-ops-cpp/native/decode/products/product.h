@@ -12,12 +12,12 @@
 //   integer activations:  sum(|w| e) + u (K / 16 + 6) sum((|w| + 2 |m|) (|x| + e))
 //   bfloat16 activations: sum(|w| e) + u (K + 2) sum(|w| (|x| + e)) + 2^-126 sum(1 + |x|)
 // and K 2^-149, which matters to subnormal results, and beside bf16 weights on AMX's tiles, which
-// take subnormal numbers for zero, 2^-126 sum(12 + 2 |w| + 2 |x|). For bfloat16, e is 2^-8 |x| + 2^-126; what is
-// too large for bfloat16, from 2^128 (1 - 2^-9), is infinite. Else e is the error of an activation:
-// 0.501 d for int8 and 0.002 d for int8x2, where d is the largest magnitude of the activation's
-// block divided by 127, and 2^-142 more. m is what the format adds to all weights of a scale: their
-// minimum, or 0. f8_e4m3 multiplies the sum over the columns of a scale s by it: that sum may not
-// overflow either, and K 2^-149 is K 2^-141 |s|.
+// take subnormal numbers for zero, 2^-126 sum(12 + 2 |w| + 2 |x|). For bfloat16, e is 2^-8 |x| +
+// 2^-126; what is too large for bfloat16, from 2^128 (1 - 2^-9), is infinite. Else e is the error
+// of an activation: 0.501 d for int8 and 0.002 d for int8x2, where d is the largest magnitude of
+// the activation's block divided by 127, and 2^-142 more. m is what the format adds to all weights
+// of a scale: their minimum, or 0. f8_e4m3 multiplies the sum over the columns of a scale s by it:
+// that sum may not overflow either, and K 2^-149 is K 2^-141 |s|.
 #pragma once
 
 #include <cstddef>
