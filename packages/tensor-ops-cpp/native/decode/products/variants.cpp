@@ -209,7 +209,7 @@ bool adds_beside_multiplies() {
 }
 
 // Zen 4 prefetches the stream of tiles by itself, and worse where a program asks for lines that are
-// far ahead; Zen 5 reads a tenth more if it does.
+// far ahead; Zen 5 reads more if it does.
 std::size_t stream_ahead_of_one() {
   constexpr unsigned kZen5 = 0x1A;
   static const std::size_t bytes = amd_family() >= kZen5 ? 8192 : 256;
