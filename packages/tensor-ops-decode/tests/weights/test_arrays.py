@@ -131,16 +131,16 @@ def bfloat16_weights(**options):
 @pytest.mark.parametrize(
     ("has", "given", "activations", "decided_by"),
     [
-        (True, {}, "bfloat16", "the model, since python has instructions for it here"),
-        (False, {}, None, "the default, since python has no instructions for bfloat16 here"),
+        (True, {}, "bfloat16", "the model, since python multiplies it faster here"),
+        (False, {}, None, "the default, since python multiplies bfloat16 no faster here"),
         (None, {}, None, "the default"),
         (True, {"quantize": "q8_0"}, None, "the default"),
-        (True, {"quantize_head": "q8_0"}, "bfloat16", "the model, since python has instruct"),
+        (True, {"quantize_head": "q8_0"}, "bfloat16", "the model, since python multiplies it"),
         (True, {"activations": "float32"}, "float32", "activations="),
         (False, {"activations": "bfloat16"}, "bfloat16", "activations="),
     ],
 )
-def test_activations_are_those_of_the_model_where_there_are_instructions_for_them(
+def test_activations_are_those_of_the_model_where_products_are_faster_with_them(
     monkeypatch, has, given, activations, decided_by
 ):
     if has is not None:

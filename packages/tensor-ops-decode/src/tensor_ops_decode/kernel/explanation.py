@@ -36,7 +36,7 @@ class KernelExplanation(NamedTuple):
     activations_by : str
         The source of the type that activations are rounded to, if the executor has that option: the
         argument ``activations``, the model (`ArrayWeights` with ``activations``, where the executor
-        has instructions for them), the default, or the weights, beside which none is rounded.
+        multiplies them faster), the default, or the weights, beside which none is rounded.
     num_workers : int or None
         None before the kernel is compiled, unless it was given.
     memory : mapping of str to int

@@ -218,7 +218,7 @@ def _options_of(
 ) -> tuple[dict[str, object], str]:
     """Return the executor's options, and what decided on what activations are rounded to.
 
-    The model's own type is the default where the executor has instructions for it. Elsewhere the
+    The model's own type is the default where the executor multiplies it faster. Elsewhere the
     rounding would cost accuracy and no step would be faster.
     """
     has_products = getattr(executor.module, "has_bfloat16_products", None)
@@ -226,10 +226,10 @@ def _options_of(
     if is_asked_for or weights.activations is None or has_products is None:
         return settings.options, settings.activations_by
     if not has_products():
-        reason = f"since {executor.backend} has no instructions for bfloat16 here"
+        reason = f"since {executor.backend} multiplies bfloat16 no faster here"
         return settings.options, f"the default, {reason}"
     options = settings.options | {"activations": weights.activations}
-    return options, f"the model, since {executor.backend} has instructions for it here"
+    return options, f"the model, since {executor.backend} multiplies it faster here"
 
 
 def _limits_that_fit(
