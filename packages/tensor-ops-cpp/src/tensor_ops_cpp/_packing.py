@@ -114,7 +114,7 @@ def has_bfloat16_products() -> bool:
     """
     if not _native.runs_programs:
         return False
-    return _native.decode_has_bfloat16_products()
+    return bool(_native.decode_has_bfloat16_products())
 
 
 def program_note() -> str | None:
