@@ -106,13 +106,11 @@ def test_activations_in_bfloat16_take_less_accuracy_than_transformers_does(famil
     assert ours.square().mean().sqrt() < ROUNDED_PART * theirs.square().mean().sqrt()
 
 
-@pytest.mark.parametrize("has_instructions", [True, False])
-def test_activations_follow_the_model_where_the_processor_has_instructions(
-    has_instructions, monkeypatch
-):
-    """Without them the executor computes both, so that this test runs on any processor."""
+@pytest.mark.parametrize("are_faster", [True, False])
+def test_activations_follow_the_model_where_products_are_faster_with_them(are_faster, monkeypatch):
+    """The executor computes both either way, so that this test runs on any processor."""
     cpp = load_backend("cpp").module
-    monkeypatch.setattr(cpp, "has_bfloat16_products", lambda: has_instructions)
+    monkeypatch.setattr(cpp, "has_bfloat16_products", lambda: are_faster)
     model, in_float32 = in_bfloat16()
 
     def activations(model, **how):
@@ -128,9 +126,10 @@ def test_activations_follow_the_model_where_the_processor_has_instructions(
     rounded, exact = (activations(model, activations=each) for each in ("bfloat16", "float32"))
     assert not torch.equal(rounded[-1], exact[-1])
     chosen, decided_by, _, logits = activations(model)
-    assert chosen == ("bfloat16" if has_instructions else "float32")
-    assert decided_by.startswith("the model" if has_instructions else "the default, since cpp has")
-    assert torch.equal(logits, (rounded if has_instructions else exact)[-1])
+    assert chosen == ("bfloat16" if are_faster else "float32")
+    reason = "the model, since cpp" if are_faster else "the default, since cpp"
+    assert decided_by.startswith(f"{reason} multiplies")
+    assert torch.equal(logits, (rounded if are_faster else exact)[-1])
     assert exact[:2] == ("float32", "activations=")
     # A model that is quantised, or not in bfloat16 as a whole, is as it was.
     mixed = in_bfloat16()[0]

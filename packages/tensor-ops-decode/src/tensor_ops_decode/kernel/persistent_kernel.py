@@ -101,7 +101,7 @@ class PersistentKernel(EmbeddingSession, Layers):
     activations : {"int8x2", "int8", "bfloat16", "float32"}, optional
         The type that activations are rounded to beside quantised weights, if the backend has that.
         With ``"bfloat16"`` that is int8x2, and beside weights in bfloat16 they are rounded to it:
-        the default beside `ArrayWeights` that say so, where the backend has instructions for it.
+        the default beside `ArrayWeights` that say so, where the backend multiplies it faster.
     cache_dtype : {"float32", "float16", "int8"}, optional
         Of keys and values; by default float32 for a model whose matrices are all float32.
     quantize : {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "mxfp4"}, optional

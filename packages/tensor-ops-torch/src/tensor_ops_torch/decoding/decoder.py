@@ -78,7 +78,7 @@ def decoder(
     activations : {"int8x2", "int8", "bfloat16", "float32"}, optional
         What the inputs of products are rounded to, as `tensor_ops_decode.PersistentKernel` takes
         it. By default it is bfloat16 for a model whose parameters all are, without `quantize`,
-        where the backend has instructions for that: transformers rounds them too, and more. With
+        where the backend multiplies it faster: transformers rounds them too, and more. With
         ``"float32"`` nothing is rounded.
     backend, fallback_backends, num_workers, max_seq_length, max_num_batched_requests, \
     max_num_batched_tokens, max_num_pages, page_size, num_speculative_tokens, max_num_snapshots, \
