@@ -155,18 +155,7 @@ class Interface:
 
     def make_call(self, op, values, outputs, num_threads=0):
         """Return a `Call` of an op with arguments by name."""
-        parameters = self.parameters(op)
-        arrays = [values.get(each.name.decode()) for each in parameters if each.kind < SCALAR]
-        scalars = [
-            float(values.get(each.name.decode(), each.default_value))
-            for each in parameters
-            if each.kind == SCALAR
-        ]
-        choice = 0
-        for each in parameters:
-            given = values.get(each.name.decode())
-            if each.kind >= CHOICE and given is not None:
-                choice = [c.decode() for c in each.choices].index(str(given))
+        arrays, scalars, choice = in_order(self.parameters(op), values)
         inputs = (Array * len(arrays))(*map(view, arrays))
         given_outputs = (Array * len(outputs))(*map(view, outputs))
         numbers = (c_double * len(scalars))(*scalars)
@@ -184,6 +173,22 @@ class Interface:
         status, message = self.call(op, self.make_call(op, values, outputs, num_threads))
         assert status == OK, message
         return tuple(outputs)
+
+
+def in_order(parameters, values):
+    """Return the arrays, the scalars and the choice that a call takes of arguments by name."""
+    arrays = [values.get(each.name.decode()) for each in parameters if each.kind < SCALAR]
+    scalars = [
+        float(values.get(each.name.decode(), each.default_value))
+        for each in parameters
+        if each.kind == SCALAR
+    ]
+    choice = 0
+    for each in parameters:
+        given = values.get(each.name.decode())
+        if each.kind >= CHOICE and given is not None:
+            choice = [word.decode() for word in each.choices].index(str(given))
+    return arrays, scalars, choice
 
 
 def view(array):

@@ -10,7 +10,7 @@ import struct
 
 import numpy as np
 
-from c_interface import CHOICE, DTYPES, NO_ARRAY, SCALAR
+from c_interface import DTYPES, NO_ARRAY, in_order
 from tensor_ops.ops import OPS
 
 __all__ = ["call", "results"]
@@ -21,17 +21,7 @@ def call(parameters, name, values, num_threads=0):
 
     `parameters` are what the C interface says of the op's.
     """
-    arrays = [values.get(each.name.decode()) for each in parameters if each.kind < SCALAR]
-    scalars = [
-        float(values.get(each.name.decode(), each.default_value))
-        for each in parameters
-        if each.kind == SCALAR
-    ]
-    choice = 0
-    for each in parameters:
-        given = values.get(each.name.decode())
-        if each.kind >= CHOICE and given is not None:
-            choice = [word.decode() for word in each.choices].index(str(given))
+    arrays, scalars, choice = in_order(parameters, values)
     outputs = [_empty(values[like]) for like in OPS[name].results_like]
     parts = [struct.pack("<i", len(name)), name.encode(), struct.pack("<ii", num_threads, choice)]
     parts.append(struct.pack(f"<i{len(scalars)}d", len(scalars), *scalars))
