@@ -60,13 +60,19 @@ void tile_store(void* to, std::size_t stride) {
     __builtin_memcpy(static_cast<unsigned char*>(to) + offset + r * stride, unit.data[tile][r],
                      unit.shapes.row_bytes[tile]);
 }
+// The shapes of the unit, if they are those of a product.
+template <int sums, int x, int w>
+const TileShapes& shapes_of_product() {
+  const TileShapes& shapes = unit.shapes;
+  require(shapes.rows[sums] == shapes.rows[x] && shapes.rows[w] * 4 == shapes.row_bytes[x] &&
+          shapes.row_bytes[sums] == shapes.row_bytes[w]);
+  return shapes;
+}
 // Adds products to each word of `sums`: signed bytes of its row of `x` times those of its column of
 // `w`.
 template <int sums, int x, int w>
 void tile_add_products() {
-  const TileShapes& shapes = unit.shapes;
-  require(shapes.rows[sums] == shapes.rows[x] && shapes.rows[w] * 4 == shapes.row_bytes[x] &&
-          shapes.row_bytes[sums] == shapes.row_bytes[w]);
+  const TileShapes& shapes = shapes_of_product<sums, x, w>();
   for (std::size_t m = 0; m < shapes.rows[sums]; ++m)
     for (std::size_t n = 0; n < shapes.row_bytes[sums] / 4; ++n) {
       std::int32_t sum;
@@ -91,9 +97,7 @@ inline float bfloat16_at(const unsigned char* at) {
 // summed apart, each fused and rounded, and their sum is added to the float32 that is there.
 template <int sums, int x, int w>
 void tile_add_bfloat16_products() {
-  const TileShapes& shapes = unit.shapes;
-  require(shapes.rows[sums] == shapes.rows[x] && shapes.rows[w] * 4 == shapes.row_bytes[x] &&
-          shapes.row_bytes[sums] == shapes.row_bytes[w]);
+  const TileShapes& shapes = shapes_of_product<sums, x, w>();
   for (std::size_t m = 0; m < shapes.rows[sums]; ++m)
     for (std::size_t n = 0; n < shapes.row_bytes[sums] / 4; ++n) {
       float parts[2] = {};
