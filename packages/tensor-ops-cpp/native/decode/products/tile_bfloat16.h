@@ -29,9 +29,12 @@ struct TermRows {
   TENSOR_OPS_INLINE std::size_t rows_from(std::size_t row) const {
     return rows - row < kTileTerms ? rows - row : kTileTerms;
   }
-  // The first line of a group, which begins at a multiple of 16 rows.
+  // Where the first line of a group is, which begins at a multiple of 16 rows.
+  TENSOR_OPS_INLINE std::size_t place_of_group(std::size_t row) const {
+    return row * steps * kLineBytes;
+  }
   TENSOR_OPS_INLINE const unsigned char* group(std::size_t row) const {
-    return prepared + row * steps * kLineBytes;
+    return prepared + place_of_group(row);
   }
 };
 
@@ -63,7 +66,7 @@ void prepare_terms(const float* x, std::size_t columns, unsigned char* prepared,
   std::size_t together[terms];
   for (std::size_t i = 0; i < terms; ++i) {
     const std::size_t row = token * terms + i, first = row / kTileTerms * kTileTerms;
-    at[i] = prepared + (all.group(first) - prepared) + (row - first) * kLineBytes;
+    at[i] = prepared + all.place_of_group(first) + (row - first) * kLineBytes;
     together[i] = all.rows_from(first);
   }
   for (std::size_t step = 0; step < all.steps; ++step) {
