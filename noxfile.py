@@ -330,7 +330,7 @@ def macos(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def checks(session: nox.Session) -> None:
-    """Run all that CI runs, a session on each processor."""
+    """Run all that CI runs, one session more at a time than there are processors."""
     run_in_queue(session, CHECKS)
 
 

@@ -71,10 +71,11 @@ CORE, DECODE = "packages/tensor-ops", "packages/tensor-ops-decode"
 # there are thirty thousand.
 QUICKLY = ("-q", "-p", "no:benchmark")
 # Two processes: no test measures a time. In the queue of sessions it is one, which costs a quarter
-# less processor time than two, and whose threads keep no core busy while they wait.
+# less processor time than two, and has one thread unless a test asks for more: a second one would
+# have no core of its own, and keep one busy while it waits.
 PARALLEL = (*QUICKLY, "-n", "auto", "--maxprocesses", "2")
 IN_THE_QUEUE = {"PYTEST_XDIST_AUTO_NUM_WORKERS": "0"}
-IN_THE_QUEUE |= {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1"}
+IN_THE_QUEUE |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 # A file's tests share what is slow to make; files go in the order of their names, since by the
 # number of tests those with one long test would come last.
 BY_FILE = (*PARALLEL, "--dist", "loadfile", "--no-loadscope-reorder")
@@ -234,18 +235,19 @@ def run_at_once(session: nox.Session, *command: str, envs: list[dict[str, str]])
 
 
 def run_in_queue(session: nox.Session, names: Sequence[str]) -> None:
-    """Run other sessions, one on each processor, and print what each has printed when it has ended.
+    """Run other sessions, and print what each has printed when it has ended.
 
-    They start in the order of their names: where those that take long come first, the others fill
-    the processors to the end.
+    One more runs than there are processors, as some session mostly waits for what it installs. They
+    start in the order of their names: where those that take long come first, the others fill the
+    processors to the end.
     """
 
     def run(name: str) -> None:
         command = (sys.executable, "-m", "nox", "-s", name)
         print(session.run(*command, external=True, silent=True, env=IN_THE_QUEUE))
 
-    with ThreadPoolExecutor(os.cpu_count()) as processors:
-        sessions = [processors.submit(run, name) for name in names]
+    with ThreadPoolExecutor((os.cpu_count() or 1) + 1) as queue:
+        sessions = [queue.submit(run, name) for name in names]
     for each in sessions:  # after all have run
         each.result()
 
