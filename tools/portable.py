@@ -5,8 +5,9 @@
 ``x86-64`` and ``aarch64`` build a wheel and run the conformance suite's samples and every node of
 decode programs on emulated processors; ``clang`` compiles the sources for other systems and links
 nothing. `nox -s portable` starts these. ``windows`` and ``musl`` build the library and run it by
-its C interface; ``macos`` links it. The sessions of these names start them. A check for which a
-program is missing is left out, and says which one and how to get it; with --all it has failed.
+its C interface; ``macos`` links it; ``pythons`` runs the tests on Pythons that are not here. The
+sessions of these names start them. A check for which a program is missing is left out, and says
+which one and how to get it; with --all it has failed.
 """
 
 import argparse
@@ -33,6 +34,7 @@ from portable_checks.common import (
     pip_install,
 )
 from portable_checks.debian import unpacked
+from portable_checks.pythons import check_pythons
 from portable_checks.systems import (
     aarch64_compilers,
     check_macos,
@@ -135,6 +137,7 @@ def main() -> int:
         "windows": check_windows,
         "musl": check_musl,
         "macos": check_macos,
+        "pythons": check_pythons,
     }
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--work", type=Path, default=ROOT / "build/portable", metavar="FOLDER")

@@ -7,41 +7,41 @@ from pathlib import Path
 
 from portable_checks.common import MissingProgramError, call, folder, program
 
-__all__ = ["unpacked"]
+__all__ = ["unpacked", "unpacked_source"]
+
+MIRROR = "http://deb.debian.org/debian"
+KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
 def unpacked(
-    place: Path, packages: Iterable[str], architecture: str | None = None, alone: bool = False
+    place: Path,
+    packages: Iterable[str],
+    architecture: str | None = None,
+    alone: bool = False,
+    suite: str | None = None,
 ) -> Path:
     """Return a folder with some packages, and, unless `alone`, with what they need and is not here.
 
-    The lists and archives of apt are kept in the folder; no rights are needed. Which packages were
-    unpacked is in a file, so that this happens once.
+    They are of this system's suite of Debian or of another. The lists and archives of apt are kept
+    in the folder; no rights are needed. Which packages were unpacked is in a file, so that this
+    happens once.
     """
     wanted, system, note = sorted(packages), place / "system", place / "unpacked.txt"
     if note.is_file() and note.read_text(encoding="utf-8").split() == wanted:
         return system
-    apt, dpkg = program("apt-get", "apt"), program("dpkg", "dpkg")
-    archives = folder(place / "archives")
-    for name in ("lists/partial", "cache/archives/partial"):
-        (place / "apt" / name).mkdir(parents=True, exist_ok=True)
-    options = {
-        "Dir::State::lists": place / "apt/lists",
-        "Dir::Cache": place / "apt/cache",
-        "Debug::NoLocking": 1,
-        "APT::Sandbox::User": "root",
-    }
+    dpkg, archives = program("dpkg", "dpkg"), folder(place / "archives")
+    options = {}
     if architecture:
         options |= {"APT::Architecture": architecture, "APT::Architectures": architecture}
-    words = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
+    apt = _apt(place, suite, options)
     try:
-        call([apt, "-qq", *words, "update"])
-        needed = set() if alone else _needed([apt, *words], wanted)
-        call([apt, "-qq", *words, "download", *wanted, *sorted(needed - {*wanted})], {}, archives)
+        call([*apt, "-qq", "update"])
+        needed = set() if alone else _needed(apt, wanted)
+        call([*apt, "-qq", "download", *wanted, *sorted(needed - {*wanted})], {}, archives)
     except subprocess.CalledProcessError as error:
         raise MissingProgramError(
             f"apt-get finds no {' '.join(wanted)} for {architecture or 'this system'}; take the "
-            "packages of Debian 12"
+            f"packages of Debian's {suite or 'bookworm'}"
         ) from error
     folder(system)
     for archive in sorted(archives.glob("*.deb")):
@@ -53,6 +53,46 @@ def unpacked(
     shutil.rmtree(archives)
     note.write_text("\n".join(wanted), encoding="utf-8")
     return system
+
+
+def unpacked_source(place: Path, package: str, suite: str) -> Path:
+    """Return the folder of a package's sources, as they are before Debian's changes."""
+    apt, sources = _apt(place, suite, {}), place / "sources"
+    if not sources.is_dir():
+        archives = folder(place / "archives")
+        try:
+            call([*apt, "-qq", "update"])
+            call([*apt, "-qq", "source", "--download-only", "--tar-only", package], {}, archives)
+        except subprocess.CalledProcessError as error:
+            raise MissingProgramError(f"{suite} has no sources of {package}") from error
+        (archive,) = archives.glob("*.orig.tar.*")
+        unfinished = folder(place / "unfinished")
+        shutil.unpack_archive(archive, unfinished, filter="data")
+        shutil.rmtree(archives)
+        unfinished.rename(sources)
+    (found,) = sources.iterdir()
+    return found
+
+
+def _apt(place: Path, suite: str | None, options: dict[str, str]) -> list[str]:
+    """Return the command of apt whose lists and archives are in a folder."""
+    for name in ("lists/partial", "cache/archives/partial"):
+        (place / "apt" / name).mkdir(parents=True, exist_ok=True)
+    options |= {
+        "Dir::State::lists": str(place / "apt/lists"),
+        "Dir::Cache": str(place / "apt/cache"),
+        "Debug::NoLocking": "1",
+        "APT::Sandbox::User": "root",
+    }
+    if suite:
+        if not KEYS.is_file():
+            raise MissingProgramError(f"{KEYS} is missing; apt-get install debian-archive-keyring")
+        line = f"[signed-by={KEYS}] {MIRROR} {suite} main"
+        (place / "sources.list").write_text(f"deb {line}\ndeb-src {line}\n", encoding="utf-8")
+        options["Dir::Etc::SourceList"] = str(place / "sources.list")
+        options["Dir::Etc::SourceParts"] = "/dev/null"
+    words = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
+    return [program("apt-get", "apt"), *words]
 
 
 def _needed(apt: list[str], wanted: list[str]) -> set[str]:
