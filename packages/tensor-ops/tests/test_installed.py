@@ -120,6 +120,13 @@ def test_a_distribution_that_is_here():
     assert installed.version_of("no-such-distribution") is None
 
 
+def test_a_distribution_whose_version_is_gone(tmp_path, monkeypatch):
+    (tmp_path / "gone-1.dist-info").mkdir()
+    (tmp_path / "gone-1.dist-info" / "METADATA").write_text("Name: gone\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert installed.version_of("gone") is None
+
+
 @pytest.mark.parametrize(
     ("system", "says"),
     [

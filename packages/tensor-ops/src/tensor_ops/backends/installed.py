@@ -98,13 +98,15 @@ def _within(version: str, library: str, has: bool | None) -> str | None:
 
 
 def version_of(distribution: str) -> str | None:
-    """Return the version of an installed distribution, None if it is not installed."""
+    """Return the version of an installed distribution, None if it is not installed or damaged."""
     from importlib import metadata
 
     try:
-        return metadata.version(distribution)
+        found = metadata.metadata(distribution)
     except metadata.PackageNotFoundError:
         return None
+    has_version = "Version" in found
+    return found["Version"] if has_version else None
 
 
 def command(extra: str) -> str:
