@@ -5,6 +5,7 @@ import gc
 import pickle
 import sys
 import tracemalloc
+import warnings
 
 import numpy as np
 import pytest
@@ -48,8 +49,9 @@ def test_setstate_swaps_the_memory():
 
 def test_an_array_that_looks_smaller_frees_all():
     y = result()
-    y.shape = (2, -1)
-    y.dtype = np.uint8
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # of NumPy 2.5
+        y.shape = (2, -1)
+        y.dtype = np.uint8
     held = t.pool_info()["used_bytes"]
     del y
     assert t.pool_info()["held_bytes"] == held
