@@ -47,13 +47,19 @@ _ADDED = ("attn_output", "ssm_out", "ffn_down")
 
 
 def write_hybrid(
-    path: Path, shape: HybridShape, kind: str, words: int = WORDS, noise: float | None = None
+    path: Path,
+    shape: HybridShape,
+    kind: str,
+    words: int = WORDS,
+    noise: float | None = None,
+    said: int | None = None,
 ) -> None:
     """Write a model whose matrices have a format; those of all layers of a kind are the same.
 
     With `noise` it has a layer that guesses tokens, which agrees with the model the less, the more
     noise there is: the model then adds nothing to the embedding of a token, though it computes all
-    that others do, and the layer sees that embedding with noise.
+    that others do, and the layer sees that embedding with noise. It never says a word behind the
+    first `said`.
     """
     draw, hidden = np.random.default_rng(0), shape.hidden
     writer = gguf.GGUFWriter(path, "qwen35moe" if shape.experts else "qwen35")
@@ -84,6 +90,7 @@ def write_hybrid(
         for name in _ADDED:
             matrices[name][:] = 0
         head = random_matrix(draw, words, hidden, kind=kind)
+        head[said:] = 0
         writer.add_tensor("output.weight", head, raw_dtype=stored)
     table = random_matrix(draw, words, hidden, kind=kind)
     writer.add_tensor("token_embd.weight", table, raw_dtype=stored)

@@ -31,8 +31,11 @@ class TorchDraft(torch.nn.Module):
         self.norm = norm(hidden, eps=config.rms_norm_eps)
         self._model = [model]  # which is no part of it
 
-    def guess(self, tokens, hidden, count):
-        """Return guesses of what follows tokens, from what the model says of all but the last."""
+    def guess(self, tokens, hidden, count, words=None):
+        """Return guesses of what follows tokens, from what the model says of all but the last.
+
+        They are among the first words, or among all.
+        """
         model, following, guesses = self._model[0], [*tokens[1:]], []
         while len(guesses) < count:
             embedded = model.get_input_embeddings()(torch.tensor([following]))
@@ -46,7 +49,7 @@ class TorchDraft(torch.nn.Module):
                 position_ids=positions,
             )
             x = self.norm(x[0] if isinstance(x, tuple) else x)[:, -1:]
-            guesses.append(int(model.lm_head(x)[0, -1].argmax()))
+            guesses.append(int(model.lm_head(x)[0, -1, :words].argmax()))
             following.append(guesses[-1])
             hidden = torch.cat([hidden, x], dim=1)
         return guesses
@@ -103,7 +106,7 @@ def write_gguf_with_draft(model, draft, path):
 
 
 @torch.no_grad()
-def expected_answer(model, draft, prompt, count, num_guesses):
+def expected_answer(model, draft, prompt, count, num_guesses, words=None):
     """Return the greedy tokens after a prompt, and how many of them steps accept as guesses."""
     answer, _ = expected(model, prompt, count)
     whole, accepted = [*prompt, *answer], 0
@@ -111,7 +114,8 @@ def expected_answer(model, draft, prompt, count, num_guesses):
     hidden = model.model(torch.tensor([whole])).last_hidden_state
     while known < len(whole):
         most = min(num_guesses, len(whole) - known - 1)
-        guesses = draft.guess(whole[:known], hidden[:, : known - 1], most) if most else []
+        seen = whole[:known], hidden[:, : known - 1]
+        guesses = draft.guess(*seen, most, words) if most else []
         right = 0
         while right < most and guesses[right] == whole[known + right]:
             right += 1

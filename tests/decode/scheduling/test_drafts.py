@@ -54,6 +54,28 @@ def test_guesses_are_those_of_transformers(drafted, backend, guesses):
         assert kernel.explain().guesses_by == "the draft of the model"
 
 
+def test_guesses_may_be_among_the_first_words_alone(drafted, backend):
+    """Words behind them are said as without, and never guessed."""
+    folder, model, draft = drafted
+    plain = [expected_answer(model, draft, prompt, NEW, 0)[0] for prompt in PROMPTS]
+    said = sorted(token for answer in plain for token in answer)
+    words = said[len(said) * 3 // 4]  # so that a fourth of what is said cannot be guessed
+    right = [expected_answer(model, draft, prompt, NEW, 2, words) for prompt in PROMPTS]
+    assert sum(accepted for _, accepted in right) > 0
+    with opened(folder, backend, 2, draft_vocab_size=words) as kernel:
+        assert answers(kernel) == right
+        assert kernel.program.values["draft.logits"].columns == words
+    with opened(folder, backend, 2, draft_vocab_size=10**6) as kernel:
+        assert kernel.program.values["draft.logits"].columns == 331
+
+
+def test_a_vocabulary_of_guesses_needs_guesses():
+    with pytest.raises(ValueError, match="draft_vocab_size is about guesses, and there are none"):
+        open_kernel("model", draft_vocab_size=8)
+    with pytest.raises(ValueError, match="draft_vocab_size must be a positive integer, got 0"):
+        open_kernel("model", draft_vocab_size=0, num_speculative_tokens=1)
+
+
 def test_files_of_llama_cpp_have_the_same(drafted, backend, tmp_path):
     folder, model, draft = drafted
     path = tmp_path / "model.gguf"
@@ -136,11 +158,13 @@ def test_prompts_are_kept_with_what_the_draft_has_of_them(drafted, backend, tmp_
         assert answers(kernel, prompt) == right
 
 
-def test_ranks_guess_the_same(drafted, backend):
+@pytest.mark.parametrize("words", [None, 192])
+def test_ranks_guess_the_same(drafted, backend, words):
     folder, _, _ = drafted
-    with opened(folder, backend, 2, cache_dtype="float32") as kernel:
+    given = {"cache_dtype": "float32", "draft_vocab_size": words}
+    with opened(folder, backend, 2, **given) as kernel:
         right = answers(kernel)
-    given = {"cache_dtype": "float32", "world_size": 2, "num_workers": 1}
+    given |= {"world_size": 2, "num_workers": 1}
     with contextlib.ExitStack() as stack:
         kernels = [
             stack.enter_context(opened(folder, backend, 2, mpi_rank=rank, **given))

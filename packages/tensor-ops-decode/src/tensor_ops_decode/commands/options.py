@@ -60,18 +60,23 @@ def add_running(parser: argparse.ArgumentParser) -> None:
 
 
 def add_guesses(parser: argparse.ArgumentParser) -> None:
-    """Add the option of guessed tokens."""
+    """Add the options of guessed tokens."""
     parser.add_argument(
         "--num-speculative-tokens",
         type=int,
         help="tokens that a step guesses, by the model or what was said before; default: 0",
     )
+    parser.add_argument(
+        "--draft-vocab-size",
+        type=int,
+        help="guess the first tokens of the vocabulary alone, sooner; default: all",
+    )
 
 
 def kernel_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the options that were given, by the names of the kernel's arguments."""
-    names = ["num_workers", "max_seq_length", "num_speculative_tokens", "activations"]
-    names += ["adapter", "quantize", "quantize_head", "cache", "cache_dtype"]
+    names = ["num_workers", "max_seq_length", "num_speculative_tokens", "draft_vocab_size"]
+    names += ["activations", "adapter", "quantize", "quantize_head", "cache", "cache_dtype"]
     names += ["max_num_batched_requests", "max_num_batched_tokens"]
     given = {name: getattr(arguments, name, None) for name in names}
     return {name: value for name, value in given.items() if value is not None}

@@ -66,6 +66,7 @@ class KernelSettings:
     max_num_pages: int | None
     page_size: int
     num_speculative_tokens: int
+    draft_vocab_size: int | None
     embeddings: bool | None
     max_num_snapshots: int | None
     eos_token_id: int | Sequence[int] | None
@@ -99,8 +100,8 @@ class KernelSettings:
     def _check_model(self) -> None:
         model = self.model
         if model is None:
-            names = ("num_speculative_tokens", "max_num_snapshots", "cache", "quantize")
-            for name in (*names, "quantize_head", "embeddings", "adapter"):
+            names = ("num_speculative_tokens", "draft_vocab_size", "max_num_snapshots", "cache")
+            for name in (*names, "quantize", "quantize_head", "embeddings", "adapter"):
                 value = getattr(self, name)
                 if value is not None and not (isinstance(value, int) and value == 0):
                     raise ValueError(f"{name} needs model=; leave it out for layers by hand")
@@ -131,6 +132,13 @@ class KernelSettings:
                 f"guesses each, for which max_num_batched_tokens must be at least {selected}, got "
                 f"{tokens}"
             )
+        if self.draft_vocab_size is not None:
+            self.draft_vocab_size = _limit("draft_vocab_size", self.draft_vocab_size)
+            if guesses == 0:
+                raise ValueError(
+                    "draft_vocab_size is about guesses, and there are none: give "
+                    "num_speculative_tokens= too"
+                )
         if self.max_num_snapshots is not None:
             self.max_num_snapshots = _limit("max_num_snapshots", self.max_num_snapshots, 0)
             if requests * guesses + self.max_num_snapshots > _MOST:

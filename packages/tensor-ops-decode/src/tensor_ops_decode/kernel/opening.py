@@ -145,7 +145,8 @@ def open_model(
     @functools.cache
     def whole(limits: Limits, drafts: bool) -> Program:
         given = decoder, weights, limits, settings.cache_dtype
-        program = program_of(*given, drafts=drafts, embeddings=embeddings)
+        guessed = settings.draft_vocab_size or decoder.vocabulary if drafts else 0
+        program = program_of(*given, guessed=guessed, embeddings=embeddings)
         if adapter is not None:
             program = adapted_program(program, adapter.pairs)
         return quantized_program(program, *quantize)

@@ -87,6 +87,10 @@ class PersistentKernel(EmbeddingSession, Layers):
         How many tokens a request may guess in a step, by the layer that the model brings for that,
         or else those that followed its last three where they stood before. The step computes them
         too, and right ones save steps; the tokens are the same as without. Only beside `model`.
+    draft_vocab_size : int, optional
+        Among how many of the first tokens of the vocabulary the layer for guesses looks for one: a
+        guess then takes so much less time, and tokens behind them are never guessed. By default
+        among all.
     embeddings : bool, optional
         Whether steps leave what embeddings are pooled from, by default where the model's files say
         how to pool. The last layer then computes all tokens of a prompt, and not the last one
@@ -158,6 +162,7 @@ class PersistentKernel(EmbeddingSession, Layers):
         max_num_pages: int | None = None,
         page_size: int = 16,
         num_speculative_tokens: int = 0,
+        draft_vocab_size: int | None = None,
         embeddings: bool | None = None,
         max_num_snapshots: int | None = None,
         eos_token_id: int | Sequence[int] | None = None,
@@ -181,6 +186,7 @@ class PersistentKernel(EmbeddingSession, Layers):
             max_num_pages=max_num_pages,
             page_size=page_size,
             num_speculative_tokens=num_speculative_tokens,
+            draft_vocab_size=draft_vocab_size,
             embeddings=embeddings,
             max_num_snapshots=max_num_snapshots,
             eos_token_id=eos_token_id,

@@ -32,19 +32,20 @@ def program_of(
     limits: Limits,
     cache_dtype: str | None = None,
     *,
-    drafts: bool = False,
+    guessed: int = 0,
     embeddings: bool = False,
 ) -> Program:
     """Return the program of a model, with the values ``logits`` and ``next``.
 
-    With `drafts` it guesses tokens by the layer that `has_draft` tells of, and with `embeddings`
-    it has the value ``norm`` of all tokens, from which embeddings are pooled.
+    It guesses tokens, among the first `guessed` of the vocabulary, by the layer that `has_draft`
+    tells of, and with `embeddings` it has the value ``norm`` of all tokens, from which embeddings
+    are pooled.
     By default, `cache_dtype` is float32 if all matrices are f32, else float16. It is a
     FileFormatError if a tensor is missing or has another shape, or a layer has one that would not
     be used.
     """
     assembly = _Assembly(decoder, files, limits, cache_dtype)
-    program = assembly.program(drafts, embeddings)
+    program = assembly.program(guessed, embeddings)
     start = decoder.names["layer"].partition("{")[0]
     further = range(decoder.layers, decoder.layers + decoder.further_layers)
     of_further = tuple(decoder.names["layer"].format(layer) for layer in further)
@@ -68,9 +69,9 @@ class _Assembly(DeclaredTensors):
         super().__init__(decoder, files, limits)
         self.cache_dtype = cache_dtype
 
-    def program(self, drafts: bool, embeddings: bool) -> Program:
+    def program(self, guessed: int, embeddings: bool) -> Program:
         decoder, builder = self.decoder, self.builder
-        reads_all = drafts or embeddings  # both read the norms of all tokens
+        reads_all = guessed > 0 or embeddings  # both read the norms of all tokens
         layers = decoder.names["layer"].format(decoder.layers + decoder.further_layers)
         further = f"{layers}{decoder.names['o']}.weight"
         if further in self.known:
@@ -118,7 +119,7 @@ class _Assembly(DeclaredTensors):
             cap = {"cap": decoder.logit_cap}
             builder.add("soft_cap", {"x": logits}, None, cap, output="logits")
         outputs = ["logits", builder.add("sample", {"x": "logits"}, output="next")]
-        draft = self.draft(hidden, embedding, head) if drafts else None
+        draft = self.draft(hidden, embedding, guessed) if guessed else None
         if embeddings and draft is None:
             outputs.append(hidden)
         if draft is not None:
@@ -127,17 +128,22 @@ class _Assembly(DeclaredTensors):
             builder.set_cache_dtype("float16")
         return builder.program(outputs, draft)
 
-    def draft(self, hidden: str, embedding: str, head: str) -> Draft:
+    def draft(self, hidden: str, embedding: str, guessed: int) -> Draft:
         """Add the layer that guesses the token behind the one that a step has chosen.
 
         Its input is made of the embedding of the chosen token and of what the model computes the
-        logits from.
+        logits from. The guess is one of the first tokens.
         """
         add, layer, columns = self.builder.add, self.decoder.layers, self.decoder.hidden
         vocabulary = self.decoder.vocabulary
+        head = self.name("embedding" if self.decoder.is_tied else "head", None)
         self.decoder = self.decoder.with_draft_layer()
-        embedding = self.matrix_of_draft("draft_embedding", vocabulary) or embedding
-        head = self.matrix_of_draft("draft_head", vocabulary) or head
+        own_embedding, own_head = map(self.name_of_draft, ("draft_embedding", "draft_head"))
+        if own_embedding is not None:
+            embedding = self.typed(self.tensor(own_embedding, (vocabulary, columns)))
+        first_rows = (f"rows:0:{guessed}",) if guessed < vocabulary else ()
+        shape = (min(guessed, vocabulary), columns)
+        guess_head = self.typed(self.tensor(own_head or head, shape, first_rows))
         x = first = add(
             "embed", {"tokens": "tokens"}, {"weight": embedding}, output="draft.embedding"
         )
@@ -163,18 +169,14 @@ class _Assembly(DeclaredTensors):
         own = _draft_name(self.decoder, "draft_norm") in self.known
         norm = self.norm_of_draft("draft_norm") if own else self.norm("norm")
         x = self.normalised_by(norm, x, "draft.norm")
-        logits = add("linear", {"x": x}, {"weight": head}, output="draft.logits")
+        logits = add("linear", {"x": x}, {"weight": guess_head}, output="draft.logits")
         guess = add("argmax", {"x": logits}, output="guess")
         return Draft(first_node=first, hidden=hidden, next_hidden=x, tokens=guess)
 
-    def matrix_of_draft(self, role: str, rows: int) -> str | None:
-        """Return a matrix that a draft may have; None where it has that of the model."""
-        if role not in self.decoder.names:
-            return None
-        name = _draft_name(self.decoder, role)
-        if name not in self.known:
-            return None
-        return self.typed(self.tensor(name, (rows, self.decoder.hidden)))
+    def name_of_draft(self, role: str) -> str | None:
+        """Return the name of a matrix that a draft may have; None where it has the model's."""
+        name = _draft_name(self.decoder, role) if role in self.decoder.names else None
+        return name if name in self.known else None
 
     def norm_of_draft(self, role: str) -> str:
         shape = (self.decoder.hidden,)

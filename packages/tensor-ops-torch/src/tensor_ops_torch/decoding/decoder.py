@@ -46,6 +46,7 @@ def decoder(
     max_num_pages: int | None = None,
     page_size: int = 16,
     num_speculative_tokens: int = 0,
+    draft_vocab_size: int | None = None,
     max_num_snapshots: int | None = None,
     activations: str | None = None,
     cache_dtype: str | None = None,
@@ -81,8 +82,8 @@ def decoder(
         where the backend multiplies it faster: transformers rounds them too, and more. With
         ``"float32"`` nothing is rounded.
     backend, fallback_backends, num_workers, max_seq_length, max_num_batched_requests, \
-    max_num_batched_tokens, max_num_pages, page_size, num_speculative_tokens, max_num_snapshots, \
-    cache_dtype, use_cutlass_kernel : optional
+    max_num_batched_tokens, max_num_pages, page_size, num_speculative_tokens, draft_vocab_size, \
+    max_num_snapshots, cache_dtype, use_cutlass_kernel : optional
         As `tensor_ops_decode.PersistentKernel` takes them.
     progress : callable, optional
         Called with the bytes of weights that are packed, and of all.
@@ -138,6 +139,7 @@ def decoder(
         "max_num_pages": max_num_pages,
         "page_size": page_size,
         "num_speculative_tokens": num_speculative_tokens,
+        "draft_vocab_size": draft_vocab_size,
         "max_num_snapshots": max_num_snapshots,
         "activations": activations,
         "cache_dtype": cache_dtype,
