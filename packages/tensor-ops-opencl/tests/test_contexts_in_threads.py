@@ -27,8 +27,13 @@ def answers():
     found.append(t.supports("silu", "float32", "cpu"))
     return [*found, t.probe()["available"], t.probe()["kind"], t.get_opencl_info()["platforms"]]
 """
-IN_CHILD = """
-child = os.fork()
+# Python warns where a driver has threads of its own.
+FORK = """
+import warnings
+with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+    child = os.fork()
+"""
+IN_CHILD = f"""{FORK}
 if child == 0:
     start = time.perf_counter()
     print(answers(), time.perf_counter() - start < 1, sep="\\n", flush=True)
@@ -111,7 +116,7 @@ def test_no_driver_is_touched_in_such_a_child(python, device):
 @pytest.mark.parametrize("before", ["", "import pyopencl\n", "t.pool_info()\n"])
 def test_a_child_may_be_the_first_to_use_it(python, device, before):
     code = f"{USE}{before}" + (
-        "child = os.fork()\n"
+        f"{FORK}"
         "if child == 0:\n"
         "    os._exit(0 if t.silu(x)[0] > 0.7 and t.probe()['available'] else 1)\n"
         "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), t.silu(x)[0] > 0.7)\n"
@@ -125,7 +130,7 @@ def test_without_a_platform_a_child_hears_of_that(python, tmp_path):
         "import os, pyopencl, tensor_ops_opencl as t\n"
         "os.environ['PYOPENCL_HOME'] = os.devnull\n"
         "t.probe()\n"
-        "child = os.fork()\n"
+        f"{FORK}"
         "if child == 0:\n"
         "    print(t.probe()['reason'], flush=True)\n"
         "    os._exit(0)\n"
