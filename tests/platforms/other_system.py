@@ -77,7 +77,8 @@ class System:
             check=False,
         )
         if check:
-            assert done.returncode == 0, done.stdout[-300:] + done.stderr
+            said = f"exit status {done.returncode}\n{done.stdout[-300:]}{done.stderr}"
+            assert done.returncode == 0, said
         return done
 
 
