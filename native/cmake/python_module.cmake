@@ -2,29 +2,46 @@
 #
 #   library           the target of the library, and the folder of both in the wheel
 #   module_settings   what else the module is linked with
-set(PYBIND11_FINDPYTHON ON)
-find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module NumPy)
-find_package(pybind11 CONFIG REQUIRED)
+#
+# Where pip asks for the stable ABI (`wheel.py-api` of the package), which it does for CPython 3.12 and newer with a GIL,
+# the module keeps to that of 3.12.
+find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module NumPy ${SKBUILD_SABI_COMPONENT})
+find_package(nanobind CONFIG REQUIRED)
 
-# Code that uses pybind11 is large, and a call of an op runs through little of it.
+# Code that uses nanobind is large, and a call of an op runs through little of it.
 file(GLOB call_files CONFIGURE_DEPENDS ${shared}/binding/ops/*.cpp ${shared}/binding/python/*.cpp native/arrays/*.cpp
                                        native/python/*.cpp)
-set(pybind11_files ${call_files})
-list(FILTER pybind11_files INCLUDE REGEX "/binding/ops/module.cpp$|/python/(module|device_array|decode[^/]*).cpp$")
-list(REMOVE_ITEM call_files ${pybind11_files})
+set(nanobind_files ${call_files})
+list(FILTER nanobind_files INCLUDE REGEX "/binding/ops/module.cpp$|/python/(module|nanobind|arrays|device_array|decode[^/]*).cpp$")
+list(REMOVE_ITEM call_files ${nanobind_files})
 if(TENSOR_OPS_DECODE)
   file(GLOB decode_binding_files CONFIGURE_DEPENDS ${shared}/binding/decode/*.cpp)
-  list(APPEND pybind11_files ${decode_binding_files})
+  list(APPEND nanobind_files ${decode_binding_files})
 else()
-  list(FILTER pybind11_files EXCLUDE REGEX "/python/decode[^/]*$")
+  list(FILTER nanobind_files EXCLUDE REGEX "/python/decode[^/]*$")
+endif()
+set(python Python::Module)
+if(SKBUILD_SABI_COMPONENT)
+  set(python Python::SABIModule)
 endif()
 add_library(${library}_calls OBJECT ${call_files})
-target_link_libraries(${library}_calls PRIVATE ${library} ${module_settings} Python::Module Python::NumPy)
-pybind11_add_module(_native MODULE NO_EXTRAS ${pybind11_files})
-target_link_libraries(_native PRIVATE ${library}_calls ${library} ${module_settings} Python::NumPy)
+target_link_libraries(${library}_calls PRIVATE ${library} ${module_settings} ${python} Python::NumPy)
+if(SKBUILD_SABI_COMPONENT)
+  target_compile_definitions(${library}_calls PRIVATE Py_LIMITED_API=0x030C0000)
+endif()
+# Each package has its own domain: the table of types and of what translates exceptions. The flags of the compiler and the
+# C++ library are those of the library beside it.
+nanobind_add_module(_native STABLE_ABI FREE_THREADED NB_STATIC NB_DOMAIN ${library} NB_SUPPRESS_WARNINGS PROTECT_STACK
+                    NOMINSIZE NOSTRIP MUSL_DYNAMIC_LIBCPP ${nanobind_files})
+target_link_libraries(_native PRIVATE ${library}_calls ${library} ${module_settings} ${python} Python::NumPy
+                                      ${CMAKE_DL_LIBS})
 target_compile_definitions(_native PRIVATE TENSOR_OPS_VERSION="${PROJECT_VERSION}")
 if(NOT TENSOR_OPS_SANITIZE AND NOT TENSOR_OPS_CUDA_EMULATION)
-  target_compile_options(_native PRIVATE $<$<CONFIG:Release>:-Os>)
+  get_target_property(linked _native LINK_LIBRARIES)
+  list(FILTER linked INCLUDE REGEX "^nanobind")
+  foreach(target IN ITEMS _native ${linked})
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Os>)
+  endforeach()
 endif()
 set(beside_it "$ORIGIN")
 if(APPLE)

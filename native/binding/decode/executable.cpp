@@ -1,8 +1,9 @@
 #include "binding/decode/executable.h"
 
+#include "binding/python/arrays.h"
 #include "decode/program/activation_names.h"
 
-namespace py = pybind11;
+namespace nb = nanobind;
 
 namespace tensor_ops {
 namespace {
@@ -14,21 +15,22 @@ std::size_t size(std::int64_t number) { return static_cast<std::size_t>(number);
 
 }  // namespace
 
-py::dict dict_of(const decode::MemorySizes& memory) {
-  py::dict sizes;
-  for (const auto& [what, bytes] : memory) sizes[what] = bytes;
+nb::dict dict_of(const decode::MemorySizes& memory) {
+  nb::dict sizes;
+  for (const auto& [what, bytes] : memory) sizes[nb::str(what)] = bytes;
   return sizes;
 }
 
-decode::Progress progress_calls(const py::object& progress) {
+decode::Progress progress_calls(const nb::object& progress) {
   return [&progress](std::size_t done, std::size_t all) {
-    const AcquiredGil acquired;
-    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-    if (!progress.is_none()) progress(done, all);
+    call_back([&] {
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+      if (!progress.is_none()) progress(done, all);
+    });
   };
 }
 
-std::size_t workers_from(const py::object& given, std::size_t most) {
+std::size_t workers_from(const nb::object& given, std::size_t most) {
   const Owned index(PyNumber_Index(given.ptr()));
   if (!index || PyBool_Check(given.ptr())) {
     PyErr_Clear();
@@ -47,15 +49,15 @@ BoundExecutable::BoundExecutable(std::unique_ptr<decode::Executor> executor,
     : driver_(std::move(executor), std::move(exchange)) {
   options_["activations"] = decode::activation_name(driver_.executor().activations());
   const auto& memory = driver_.arrays().memory();
-  const py::capsule owner = owner_of(memory);
+  const nb::capsule owner = owner_of(memory);
   for (const StepArray& array : driver_.arrays().all()) {
-    const char* const type = array.type == StepArray::Type::kInt32     ? "int32"
-                             : array.type == StepArray::Type::kFloat32 ? "float32"
-                                                                       : "uint64";
-    std::vector<std::size_t> shape{array.rows};
+    const int type = array.type == StepArray::Type::kInt32     ? NPY_INT32
+                     : array.type == StepArray::Type::kFloat32 ? NPY_FLOAT32
+                                                               : NPY_UINT64;
+    Shape shape{array.rows};
     if (array.columns > 0) shape.push_back(array.columns);
-    arrays_[py::str(array.name)] =
-        py::array(py::dtype(type), shape, memory.get() + array.offset, owner);
+    arrays_[nb::cast(array.name)] = object_of(
+        array_over(type, shape, memory.get() + array.offset, Owned::borrow(owner.ptr())));
   }
 }
 
@@ -69,32 +71,33 @@ void BoundExecutable::run_draft(std::int64_t num_tokens, std::int64_t num_select
   after_step();
 }
 
-py::array_t<std::int32_t> BoundExecutable::run_steps(
-    std::int64_t num_tokens, std::int64_t num_steps, const std::string& output,
-    const std::vector<std::vector<std::int32_t>>& end_tokens) {
+nb::object BoundExecutable::run_steps(std::int64_t num_tokens, std::int64_t num_steps,
+                                      const std::string& output,
+                                      const std::vector<std::vector<std::int32_t>>& end_tokens) {
   const std::size_t tokens = size(num_tokens);
   const decode::StepsInRow steps{tokens, size(num_steps), output, end_tokens};
   const auto chosen = without_gil([&] { return driver_.run_steps(steps); });
   after_step();
-  return py::array_t<std::int32_t>(std::vector<std::size_t>{chosen.size() / tokens, tokens},
-                                   chosen.data());
+  return object_of(copied_array({chosen.size() / tokens, tokens}, chosen));
 }
 
-py::object BoundExecutable::first_nan(std::int64_t num_tokens, std::int64_t num_selected,
+nb::object BoundExecutable::first_nan(std::int64_t num_tokens, std::int64_t num_selected,
                                       std::size_t slot) {
   const std::size_t found =
       without_gil([&] { return driver_.first_nan(size(num_tokens), size(num_selected), slot); });
-  if (found == driver_.program().nodes.size()) return py::none();
-  return py::int_(found);
+  if (found == driver_.program().nodes.size()) return nb::none();
+  return nb::int_(found);
 }
 
-py::dict BoundExecutable::profile(std::int64_t num_tokens, std::int64_t num_selected) {
+nb::dict BoundExecutable::profile(std::int64_t num_tokens, std::int64_t num_selected) {
   const decode::StepProfile times =
       without_gil([&] { return driver_.profile(size(num_tokens), size(num_selected)); });
-  const std::vector<std::size_t> shape{times.workers, times.work.size() / times.workers};
-  using namespace py::literals;
-  return py::dict("seconds"_a = times.whole, "work"_a = py::array_t(shape, times.work.data()),
-                  "wait"_a = py::array_t(shape, times.wait.data()));
+  const Shape shape{times.workers, times.work.size() / times.workers};
+  nb::dict result;
+  result["seconds"] = times.whole;
+  result["work"] = object_of(copied_array(shape, times.work));
+  result["wait"] = object_of(copied_array(shape, times.wait));
+  return result;
 }
 
 double BoundExecutable::read_bandwidth() {

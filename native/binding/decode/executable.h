@@ -1,16 +1,12 @@
 // The Python class of executables, the same for all native backends, and how they are made.
 #pragma once
 
-#include <pybind11/numpy.h>
-#include <pybind11/pybind11.h>
-#include <pybind11/stl.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "binding/python/python.h"
+#include "binding/python/nanobind.h"
 #include "declaration/errors.h"
 #include "decode/serving/driver.h"
 
@@ -18,37 +14,37 @@ namespace tensor_ops {
 
 // Adds supports_program(), program_memory(), compile_program() and the class Executable, and what
 // else a package has for programs, which defines it.
-void add_decode(pybind11::module_& module);
+void add_decode(nanobind::module_& module);
 
 // An object that keeps shared memory.
 template <class T>
-pybind11::capsule owner_of(const std::shared_ptr<T>& memory) {
+nanobind::capsule owner_of(const std::shared_ptr<T>& memory) {
   using Shared = std::shared_ptr<T>;
-  return pybind11::capsule(new Shared(memory),
-                           [](void* shared) { delete static_cast<Shared*>(shared); });
+  return nanobind::capsule(new Shared(memory),
+                           [](void* shared) noexcept { delete static_cast<Shared*>(shared); });
 }
 
 // The bytes that are taken, by what takes them.
-pybind11::dict dict_of(const decode::MemorySizes& memory);
+nanobind::dict dict_of(const decode::MemorySizes& memory);
 
 // The Error that require() throws, which is the reason why a program cannot run; None without one.
 template <class Require>
-pybind11::object reason_of(Require require) {
+nanobind::object reason_of(Require require) {
   try {
     require();
   } catch (const Error& error) {
-    return pybind11::str(error.what());
+    return nanobind::str(error.what());
   }
-  return pybind11::none();
+  return nanobind::none();
 }
 
 // Calls a Python function, unless it is None, from a thread that has let go of the GIL. A signal
 // may end the work between two calls. `progress` has to outlive the function.
-decode::Progress progress_calls(const pybind11::object& progress);
+decode::Progress progress_calls(const nanobind::object& progress);
 
 // An int from 1 to `most`. Throws TypeError and ValueError, which name no function: those who load
 // a model pass the number to several.
-std::size_t workers_from(const pybind11::object& given, std::size_t most);
+std::size_t workers_from(const nanobind::object& given, std::size_t most);
 
 // An executor and its driver, with NumPy arrays over the arrays of its steps.
 class BoundExecutable {
@@ -61,17 +57,17 @@ class BoundExecutable {
 
   void run(std::int64_t num_tokens, std::int64_t num_selected);
   void run_draft(std::int64_t num_tokens, std::int64_t num_selected);
-  pybind11::array_t<std::int32_t> run_steps(
-      std::int64_t num_tokens, std::int64_t num_steps, const std::string& output,
-      const std::vector<std::vector<std::int32_t>>& end_tokens);
-  pybind11::object first_nan(std::int64_t num_tokens, std::int64_t num_selected, std::size_t slot);
-  pybind11::dict profile(std::int64_t num_tokens, std::int64_t num_selected);
+  nanobind::object run_steps(std::int64_t num_tokens, std::int64_t num_steps,
+                             const std::string& output,
+                             const std::vector<std::vector<std::int32_t>>& end_tokens);
+  nanobind::object first_nan(std::int64_t num_tokens, std::int64_t num_selected, std::size_t slot);
+  nanobind::dict profile(std::int64_t num_tokens, std::int64_t num_selected);
   double read_bandwidth();
   virtual void close();
 
-  pybind11::dict arrays() const { return arrays_; }
-  pybind11::dict options() const { return options_; }
-  pybind11::dict memory() const { return dict_of(driver_.executor().memory()); }
+  nanobind::dict arrays() const { return arrays_; }
+  nanobind::dict options() const { return options_; }
+  nanobind::dict memory() const { return dict_of(driver_.executor().memory()); }
   std::size_t num_workers() const { return driver_.executor().num_workers(); }
   // The numbers of the nodes that run together.
   std::vector<std::vector<std::size_t>> phases() const;
@@ -83,14 +79,14 @@ class BoundExecutable {
   decode::Driver driver_;
 
  private:
-  pybind11::dict arrays_, options_;
+  nanobind::dict arrays_, options_;
 };
 
 // The class of a backend's executables, which are BoundExecutables.
 template <class Bound>
-pybind11::class_<Bound> executable_class(pybind11::module_& module) {
-  using namespace pybind11::literals;
-  return pybind11::class_<Bound>(module, "Executable", "A program made ready to run.")
+nanobind::class_<Bound> executable_class(nanobind::module_& module) {
+  using namespace nanobind::literals;
+  return nanobind::class_<Bound>(module, "Executable", "A program made ready to run.")
       .def("run", &Bound::run, "num_tokens"_a, "num_selected"_a,
            "Run one step of what is in `arrays`.")
       .def("run_draft", &Bound::run_draft, "num_tokens"_a, "num_selected"_a,
@@ -105,11 +101,11 @@ pybind11::class_<Bound> executable_class(pybind11::module_& module) {
       .def("read_bandwidth", &Bound::read_bandwidth,
            "Read all weights without computing; return bytes per second.")
       .def("close", &Bound::close, "Free all memory but that of `arrays`.")
-      .def_property_readonly("arrays", &Bound::arrays)
-      .def_property_readonly("memory", &Bound::memory)
-      .def_property_readonly("options", &Bound::options)
-      .def_property_readonly("num_workers", &Bound::num_workers)
-      .def_property_readonly("phases", &Bound::phases);
+      .def_prop_ro("arrays", &Bound::arrays)
+      .def_prop_ro("memory", &Bound::memory)
+      .def_prop_ro("options", &Bound::options)
+      .def_prop_ro("num_workers", &Bound::num_workers)
+      .def_prop_ro("phases", &Bound::phases);
 }
 
 }  // namespace tensor_ops

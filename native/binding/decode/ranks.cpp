@@ -1,24 +1,23 @@
 #include "binding/decode/ranks.h"
 
-#include <pybind11/numpy.h>
-
 #include <string>
 #include <vector>
 
 #include "binding/decode/executable.h"
+#include "binding/python/arrays.h"
 #include "declaration/errors.h"
 #include "decode/ranks/callback_exchange.h"
 #include "decode/ranks/exchange_sizes.h"
 #include "decode/ranks/window_exchange.h"
 
-namespace py = pybind11;
+namespace nb = nanobind;
 
 namespace tensor_ops {
 namespace {
 
 // Keeps an object for C++, which lets go of it without the GIL.
-std::shared_ptr<py::object> kept(py::object object) {
-  return {new py::object(std::move(object)), [](py::object* last) {
+std::shared_ptr<nb::object> kept(nb::object object) {
+  return {new nb::object(std::move(object)), [](nb::object* last) {
             const AcquiredGil acquired;
             delete last;
           }};
@@ -27,34 +26,34 @@ std::shared_ptr<py::object> kept(py::object object) {
 // A RankGroup, whose methods an executor calls without the GIL.
 class PythonCalls final : public decode::RankCalls {
  public:
-  explicit PythonCalls(const py::object& ranks) : ranks_(kept(ranks)) {}
+  explicit PythonCalls(const nb::object& ranks) : ranks_(kept(ranks)) {}
 
   void while_waiting(double seconds, const std::vector<std::size_t>& ranks) override {
-    const AcquiredGil acquired;
-    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-    py::tuple missing(ranks.size());
-    for (std::size_t i = 0; i < ranks.size(); ++i) missing[i] = py::int_(ranks[i]);
-    ranks_->attr("while_waiting")(seconds, missing);
+    call_back([&] {
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+      ranks_->attr("while_waiting")(seconds, nb::tuple(nb::cast(ranks)));
+    });
   }
 
   void exchange(const std::shared_ptr<float>& memory, float* sent, float* received,
                 std::size_t count) override {
-    const AcquiredGil acquired;
-    const py::capsule owner = owner_of(memory);
-    const auto ranks = ranks_->attr("world_size").cast<std::size_t>();
-    const py::array_t<float> send(std::vector<std::size_t>{count}, sent, owner);
-    const py::array_t<float> receive(std::vector<std::size_t>{ranks, count}, received, owner);
-    ranks_->attr("exchange")(send, receive);
+    call_back([&] {
+      const nb::capsule owner = owner_of(memory);
+      const auto over = [&](const Shape& shape, float* values) {
+        return object_of(array_over(NPY_FLOAT32, shape, values, Owned::borrow(owner.ptr())));
+      };
+      const auto ranks = nb::cast<std::size_t>(ranks_->attr("world_size"));
+      ranks_->attr("exchange")(over({count}, sent), over({ranks, count}, received));
+    });
   }
 
   [[noreturn]] void fail(const std::string& message, std::size_t rank) override {
-    const AcquiredGil acquired;
-    ranks_->attr("give_up")(message, rank);
+    call_back([&] { ranks_->attr("give_up")(message, rank); });
     throw Error(message);  // which give_up() should have done
   }
 
  private:
-  const std::shared_ptr<py::object> ranks_;
+  const std::shared_ptr<nb::object> ranks_;
 };
 
 // An exchange with the calls that it makes.
@@ -62,13 +61,13 @@ template <class Of>
 class WithCalls {
  public:
   template <class... Arguments>
-  static std::shared_ptr<decode::Exchange> made(const py::object& ranks,
+  static std::shared_ptr<decode::Exchange> made(const nb::object& ranks,
                                                 const Arguments&... arguments) {
     const auto both = std::make_shared<WithCalls>(ranks, arguments...);
     return {both, &both->exchange_};
   }
   template <class... Arguments>
-  explicit WithCalls(const py::object& ranks, const Arguments&... arguments)
+  explicit WithCalls(const nb::object& ranks, const Arguments&... arguments)
       : calls_(ranks), exchange_(arguments..., calls_) {}
 
  private:
@@ -76,8 +75,8 @@ class WithCalls {
   Of exchange_;
 };
 
-std::size_t attribute(const char* function, const py::object& ranks, const char* name) {
-  const py::object value = py::getattr(ranks, name, py::none());
+std::size_t attribute(const char* function, const nb::object& ranks, const char* name) {
+  const nb::object value = nb::getattr(ranks, name, nb::none());
   int overflow = 0;
   const long long number =
       PyLong_Check(value.ptr()) ? PyLong_AsLongLongAndOverflow(value.ptr(), &overflow) : -1;
@@ -88,7 +87,7 @@ std::size_t attribute(const char* function, const py::object& ranks, const char*
 }
 
 // The memory of the array that window() has returned, which it keeps.
-std::shared_ptr<unsigned char> window_memory(const py::object& window, std::size_t bytes) {
+std::shared_ptr<unsigned char> window_memory(const nb::object& window, std::size_t bytes) {
   const auto refuse = [&](const std::string& given) {
     throw TypeError(text("compile_program: ranks.window(", bytes, ") must return None or ", bytes,
                          " writable bytes at a multiple of 64, as a vector of uint8, got ", given));
@@ -106,12 +105,12 @@ std::shared_ptr<unsigned char> window_memory(const py::object& window, std::size
 
 }  // namespace
 
-GivenRanks::GivenRanks(const char* function, const py::object& ranks) {
+GivenRanks::GivenRanks(const char* function, const nb::object& ranks) {
   if (ranks.is_none()) return;
   rank_ = attribute(function, ranks, "rank");
   world_size_ = attribute(function, ranks, "world_size");
   for (const char* name : {"exchange", "window", "while_waiting", "give_up"})
-    if (!py::hasattr(ranks, name) || !PyCallable_Check(ranks.attr(name).ptr()))
+    if (!nb::hasattr(ranks, name) || !PyCallable_Check(nb::getattr(ranks, name).ptr()))
       throw TypeError(text(function, ": ranks must be a RankGroup or None, got ",
                            type_name(ranks.ptr()), ", which has no method '", name, "'"));
   if (rank_ >= world_size_)
@@ -131,7 +130,7 @@ std::shared_ptr<decode::Exchange> GivenRanks::exchange(const decode::Program& pr
       world_size_ == 1 ? 0 : decode::most_sent(program, world_size_, most_rows);
   if (most == 0) return nullptr;
   const std::size_t bytes = decode::WindowExchange::bytes(world_size_, most);
-  const py::object window = ranks_.attr("window")(bytes);
+  const nb::object window = ranks_.attr("window")(bytes);
   if (window.is_none())
     return WithCalls<decode::CallbackExchange>::made(ranks_, rank_, world_size_, most);
   return WithCalls<decode::WindowExchange>::made(ranks_, rank_, world_size_, most,

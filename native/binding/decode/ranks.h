@@ -1,12 +1,10 @@
 // The ranks that run the shards of a program together, as Python gives them.
 #pragma once
 
-#include <pybind11/pybind11.h>
-
 #include <cstddef>
 #include <memory>
 
-#include "binding/python/python.h"
+#include "binding/python/nanobind.h"
 #include "decode/program/program.h"
 #include "decode/ranks/exchange.h"
 
@@ -16,7 +14,7 @@ namespace tensor_ops {
 class GivenRanks {
  public:
   // Throws TypeError or ValueError.
-  GivenRanks(const char* function, const pybind11::object& ranks);
+  GivenRanks(const char* function, const nanobind::object& ranks);
 
   std::size_t rank() const { return rank_; }
   std::size_t world_size() const { return world_size_; }
@@ -31,7 +29,7 @@ class GivenRanks {
                                              std::size_t most_rows = decode::kAbsent) const;
 
  private:
-  pybind11::object ranks_;
+  nanobind::object ranks_;
   std::size_t rank_ = 0, world_size_ = 1;
 };
 

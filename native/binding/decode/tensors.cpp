@@ -5,7 +5,7 @@
 #include "binding/python/host_arrays.h"
 #include "declaration/errors.h"
 
-namespace py = pybind11;
+namespace nb = nanobind;
 
 namespace tensor_ops {
 namespace {
@@ -33,8 +33,8 @@ Owned view_by_exchange(const char* name, PyObject* object) {
 Owned view_by_dlpack(const std::string& name, PyObject* object) {
   Owned view = view_by_exchange(name.c_str(), object);
   if (view) return view;
-  const py::object from_dlpack = py::module_::import("numpy").attr("from_dlpack");
-  view = Owned(PyObject_CallOneArg(from_dlpack.ptr(), object));
+  const nb::object from_dlpack = nb::module_::import_("numpy").attr("from_dlpack");
+  view = Owned(PyObject_CallFunctionObjArgs(from_dlpack.ptr(), object, nullptr));
   if (!view)
     throw TypeError(text(kTakesTensors, ": tensor '", name,
                          "' is not an array in host memory: ", take_error_text()));
@@ -65,7 +65,7 @@ Owned as_numpy(const decode::Tensor& tensor, PyObject* object) {
   const bool is_bytes = PyArray_TYPE(view.array()) == NPY_UINT8;
   if (!is_bytes && !holds_numbers(tensor, view.array())) {
     const std::vector<std::size_t> expected = tensor.shape();
-    const py::object shape = py::handle(view.get()).attr("shape");
+    const nb::object shape = nb::handle(view.get()).attr("shape");
     throw ValueError(text(kTakesTensors, ": tensor '", name, "' must be ", tensor.type->name,
                           " of shape ", shape_text(tensor.dimensions, expected.data()),
                           " or its bytes as uint8, got ", dtype_attribute_text(object),
@@ -80,24 +80,25 @@ bool is_mapped_file(PyArrayObject* array) {
   while (owner && PyArray_Check(owner))
     owner = PyArray_BASE(reinterpret_cast<PyArrayObject*>(owner));
   if (!owner || !PyMemoryView_Check(owner)) return false;
-  const Py_buffer* const buffer = PyMemoryView_GET_BUFFER(owner);
-  return buffer->readonly && buffer->obj && std::string(type_name(buffer->obj)) == "mmap.mmap";
+  const nb::handle view(owner);
+  return nb::cast<bool>(view.attr("readonly")) &&
+         view.attr("obj").type().is(nb::module_::import_("mmap").attr("mmap"));
 }
 
 }  // namespace
 
-GivenTensors given_tensors(const decode::Program& program, const py::object& tensors,
+GivenTensors given_tensors(const decode::Program& program, const nb::object& tensors,
                            const std::vector<bool>& wanted) {
   const std::size_t count = program.tensors.size();
-  GivenTensors given{std::vector<decode::TensorBytes>(count), std::vector<py::object>(count),
-                     std::vector<py::object>(count)};
+  GivenTensors given{std::vector<decode::TensorBytes>(count), std::vector<nb::object>(count),
+                     std::vector<nb::object>(count)};
   for (std::size_t i = 0; i < count; ++i) {
-    const py::str name(program.tensors[i].name);
-    if (!wanted[i] || !tensors.contains(name)) continue;
+    const nb::object name = nb::cast(program.tensors[i].name);
+    if (!wanted[i] || !nb::cast<bool>(tensors.attr("__contains__")(name))) continue;
     given.objects[i] = tensors[name];
     Owned view = as_numpy(program.tensors[i], given.objects[i].ptr());
     given.bytes[i] = bytes_of(view.array());
-    given.views[i] = py::reinterpret_steal<py::object>(view.release());
+    given.views[i] = object_of(std::move(view));
   }
   return given;
 }

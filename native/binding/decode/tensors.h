@@ -1,11 +1,9 @@
 // The tensors of a program, which Python gives as arrays in host memory.
 #pragma once
 
-#include <pybind11/pybind11.h>
-
 #include <vector>
 
-#include "binding/python/python.h"
+#include "binding/python/nanobind.h"
 #include "decode/program/program.h"
 
 namespace tensor_ops {
@@ -14,12 +12,12 @@ namespace tensor_ops {
 // are null where a tensor is not given.
 struct GivenTensors {
   std::vector<decode::TensorBytes> bytes;
-  std::vector<pybind11::object> objects, views;
+  std::vector<nanobind::object> objects, views;
 };
 
 // The wanted tensors of a mapping of arrays of NumPy or with DLPack, by tensor: bytes of a tensor
-// or its numbers, C-contiguous. Throws TypeError, ValueError, PythonError or error_already_set.
-GivenTensors given_tensors(const decode::Program& program, const pybind11::object& tensors,
+// or its numbers, C-contiguous. Throws TypeError, ValueError, PythonError or python_error.
+GivenTensors given_tensors(const decode::Program& program, const nanobind::object& tensors,
                            const std::vector<bool>& wanted);
 
 // The memory of a C-contiguous array.

@@ -74,9 +74,9 @@ Arguments sort_arguments(const Declaration& op, PyObject* const* args, Py_ssize_
     throw TypeError(text(op.name, ": takes ", positional_limit(op), " positional arguments but ",
                          given, " were given; the arguments are ", signature(op)));
   for (std::size_t i = 0; i < given; ++i) arguments.value[i] = args[i];
-  const Py_ssize_t keywords = keyword_names ? PyTuple_GET_SIZE(keyword_names) : 0;
+  const Py_ssize_t keywords = keyword_names ? PyTuple_Size(keyword_names) : 0;
   for (Py_ssize_t i = 0; i < keywords; ++i) {
-    PyObject* name = PyTuple_GET_ITEM(keyword_names, i);
+    PyObject* name = PyTuple_GetItem(keyword_names, i);
     PyObject** slot = slot_named(op, arguments, name);
     if (*slot) throw TypeError(text(op.name, ": multiple values for argument ", repr_text(name)));
     *slot = args[positional + i];

@@ -19,7 +19,7 @@ bool is_real_number(PyObject* object) {
 
 double require_scalar(const Declaration& op, const Parameter& parameter, PyObject* object) {
   if (PyFloat_CheckExact(object)) {
-    const double value = PyFloat_AS_DOUBLE(object);
+    const double value = PyFloat_AsDouble(object);
     if (std::isfinite(value) && (value >= 0 || !parameter.non_negative)) return value;
   }
   if (!is_real_number(object))
@@ -48,7 +48,7 @@ std::size_t require_choice(const Declaration& op, const Parameter& parameter, Py
 
 std::size_t require_flag(const Declaration& op, const Parameter& parameter, PyObject* object) {
   if (PyBool_Check(object)) return object == Py_True;
-  if (PyArray_IsScalar(object, Bool)) return PyArrayScalar_VAL(object, Bool) != 0;
+  if (PyArray_IsScalar(object, Bool)) return PyObject_IsTrue(object) != 0;
   throw TypeError(text(op.name, ": ", parameter.name, " must be a bool, got ", type_name(object)));
 }
 
@@ -97,13 +97,13 @@ void add_outputs(const Declaration& op, PyObject* out, CheckedCall& call) {
     add_output(op, 0, out, call);
   } else {
     const std::size_t count = op.outputs.size();
-    if (!PyTuple_Check(out) || PyTuple_GET_SIZE(out) != static_cast<Py_ssize_t>(count))
+    if (!PyTuple_Check(out) || PyTuple_Size(out) != static_cast<Py_ssize_t>(count))
       throw TypeError(
           text(op.name, ": out must be a tuple of ", count == 2 ? "two" : "three", " arrays, (",
                joined(op.outputs, [](const Output& output) { return output.name; }), "), got ",
-               PyTuple_Check(out) ? text("a tuple of ", PyTuple_GET_SIZE(out)) : type_name(out)));
+               PyTuple_Check(out) ? text("a tuple of ", PyTuple_Size(out)) : type_name(out)));
     for (std::size_t i = 0; i < count; ++i)
-      add_output(op, i, PyTuple_GET_ITEM(out, static_cast<Py_ssize_t>(i)), call);
+      add_output(op, i, PyTuple_GetItem(out, static_cast<Py_ssize_t>(i)), call);
   }
   check_overlap(op, call);
 }

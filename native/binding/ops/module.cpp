@@ -7,14 +7,13 @@
 
 #include "binding/ops/call.h"
 #include "binding/ops/docstring.h"
-#include "binding/python/python.h"
 #include "declaration/dtype.h"
 #include "declaration/errors.h"
 #include "declaration/registry.h"
 #include "launch/op.h"
 #include "python/backend.h"
 
-namespace py = pybind11;
+namespace nb = nanobind;
 
 namespace tensor_ops {
 namespace {
@@ -37,9 +36,8 @@ void set_python_error() {
   }
 }
 
-// For functions that pybind11 calls, which translates all other exceptions itself.
-void translate(std::exception_ptr exception) {
-  if (!exception) return;
+// For functions that nanobind calls, which translates all other exceptions itself.
+void translate(const std::exception_ptr& exception, void*) {
   try {
     std::rethrow_exception(exception);
   } catch (const Error&) {
@@ -48,7 +46,7 @@ void translate(std::exception_ptr exception) {
   }
 }
 
-// The ops are METH_FASTCALL functions, since pybind11's own calls cost several times as much. Each
+// The ops are METH_FASTCALL functions, since calls by way of nanobind cost more. Each
 // needs a C function of its own to know which op it is: their self is the module, so that they can
 // be pickled.
 constexpr std::size_t kMaxOps = 64;
@@ -74,36 +72,36 @@ constexpr auto fast_calls = entries(std::make_index_sequence<kMaxOps>());
 std::string docs[kMaxOps];
 PyMethodDef methods[kMaxOps];
 
-py::object new_function(std::size_t index, const py::module_& module) {
+nb::object new_function(std::size_t index, const nb::module_& module) {
   const Op& op = *ops[index];
   docs[index] = docstring(op);
   methods[index] = {op.name,
                     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(fast_calls[index])),
                     METH_FASTCALL | METH_KEYWORDS, docs[index].c_str()};
-  const py::str home(kModule);
-  PyObject* function = PyCFunction_NewEx(&methods[index], module.ptr(), home.ptr());
-  if (!function) throw py::error_already_set();
-  return py::reinterpret_steal<py::object>(function);
+  const nb::str home(kModule);
+  return object_of(Owned(PyCFunction_NewEx(&methods[index], module.ptr(), home.ptr())));
 }
 
 }  // namespace
 
-void add_ops(py::module_& module, const char* version) {
-  if (!import_numpy()) throw py::error_already_set();
-  py::register_local_exception_translator(translate);
-  if (registered_ops().size() > kMaxOps) throw py::import_error(text(kModule, ": too many ops"));
-  py::dict public_ops;
+void add_ops(nb::module_& module, const char* version) {
+  // Executables may live as long as the process, which is no leak.
+  nb::set_leak_warnings(false);
+  if (!import_numpy()) throw nb::python_error();
+  nb::register_exception_translator(translate);
+  if (registered_ops().size() > kMaxOps) throw nb::import_error("too many ops");
+  nb::dict public_ops;
   for (std::size_t i = 0; i < registered_ops().size(); ++i) {
     ops[i] = registered_ops()[i];
     const char* name = ops[i]->name;
-    const py::object function = new_function(i, module);
+    const nb::object function = new_function(i, module);
     module.attr(name) = function;
     if (name[0] != '_') public_ops[name] = function;
   }
-  py::tuple dtypes(std::size_t{kDTypes});
-  for (std::size_t i = 0; i < kDTypes; ++i) dtypes[i] = py::str(kDTypeNames[i]);
+  nb::list dtypes;
+  for (std::size_t i = 0; i < kDTypes; ++i) dtypes.append(kDTypeNames[i]);
   module.attr("ops") = public_ops;
-  module.attr("dtypes") = dtypes;
+  module.attr("dtypes") = nb::tuple(dtypes);
   module.attr("__version__") = version;
 }
 
@@ -111,12 +109,12 @@ const char* configuration_of(tensor_ops_get_backend* entry) {
   const tensor_ops_backend* backend = nullptr;
   tensor_ops_error error;
   if (entry(TENSOR_OPS_ABI_VERSION, &backend, &error) != TENSOR_OPS_OK)
-    throw py::import_error(error.message);
+    throw nb::import_error(error.message);
   return backend->configuration;
 }
 
-py::object text_or_none(const std::string& text) {
-  return text.empty() ? py::object(py::none()) : py::object(py::str(text));
+nb::object text_or_none(const std::string& text) {
+  return text.empty() ? nb::none() : nb::cast(text);
 }
 
 }  // namespace tensor_ops

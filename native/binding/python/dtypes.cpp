@@ -1,7 +1,6 @@
 #include "binding/python/dtypes.h"
 
 #include <atomic>
-#include <cstring>
 
 #include "declaration/errors.h"
 
@@ -24,25 +23,21 @@ bool is_masked(PyObject* object) {
          PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(type.get()));
 }
 
-bool module_is_ml_dtypes(PyTypeObject* type) {
-  const Owned module(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__module__"));
-  if (!module) {
-    PyErr_Clear();
-    return false;
-  }
-  return PyUnicode_Check(module.get()) &&
-         PyUnicode_CompareWithASCIIString(module.get(), "ml_dtypes") == 0;
+bool is_called(PyTypeObject* type, const char* attribute, const char* text) {
+  const Owned value(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), attribute));
+  if (!value) PyErr_Clear();
+  return value && PyUnicode_Check(value.get()) &&
+         PyUnicode_CompareWithASCIIString(value.get(), text) == 0;
 }
 
 }  // namespace
 
 bool is_bfloat16_type(PyTypeObject* type) {
   if (type == bfloat16_type.load(std::memory_order_relaxed)) return true;
-  const char* dot = std::strrchr(type->tp_name, '.');
-  if (std::strcmp(dot ? dot + 1 : type->tp_name, "bfloat16") != 0) return false;
-  if (!module_is_ml_dtypes(type)) return false;
+  if (!is_called(type, "__name__", "bfloat16") || !is_called(type, "__module__", "ml_dtypes"))
+    return false;
   PyTypeObject* none = nullptr;
-  if (bfloat16_type.compare_exchange_strong(none, type)) Py_INCREF(type);
+  if (bfloat16_type.compare_exchange_strong(none, type)) Py_INCREF(reinterpret_cast<PyObject*>(type));
   return true;
 }
 

@@ -35,13 +35,13 @@ bool truth_of(const Owned& value) {
 bool does_torch_record_gradients() {
   PyObject* module = words::torch.get();
   return !module ||
-         truth_of(Owned(PyObject_CallMethodNoArgs(module, words::is_grad_enabled.get())));
+         truth_of(call_method(module, words::is_grad_enabled.get()));
 }
 
 bool has_tangent(PyObject* object) {
   PyObject* module = words::forward_ad.get();
   if (!module) return false;
-  const Owned dual(PyObject_CallMethodOneArg(module, words::unpack_dual.get(), object));
+  const Owned dual = call_method(module, words::unpack_dual.get(), object);
   if (!dual) throw PythonError();
   const Owned found = found_attribute(dual.get(), words::tangent);
   return found && found.get() != Py_None;
@@ -88,7 +88,7 @@ void require_all_in_memory(const char* op, const char* name, PyObject* object, b
     throw ValueError(text(op, ": ", name, " has a tangent, and ", kModule,
                           " computes no derivatives; pass ", name, ".detach()"));
   // Such a view is handed out with the signs that are in memory.
-  if (truth_of(Owned(PyObject_CallMethodNoArgs(object, words::is_neg.get()))))
+  if (truth_of(call_method(object, words::is_neg.get())))
     throw ValueError(
         text(op, ": ", name, " is a view that negates lazily; ",
              is_output ? "give another tensor" : text("pass ", name, ".resolve_neg()")));

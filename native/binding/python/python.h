@@ -1,4 +1,8 @@
 // Python's and NumPy's C API, the latter imported once, in binding/python/import_numpy.cpp.
+//
+// Wheels for CPython 3.12 and newer keep to its stable ABI (Py_LIMITED_API), all others are compiled
+// with the whole API. The code is the same for both: it uses what both have, and asks this header
+// for what the stable ABI lacks.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
@@ -24,7 +28,9 @@ namespace tensor_ops {
 // False if NumPy cannot be imported, with Python's exception set.
 bool import_numpy();
 
-inline const char* type_name(PyObject* object) { return Py_TYPE(object)->tp_name; }
+// The name of an object's type, as CPython's messages have it: "int", "Tensor", "numpy.float32".
+std::string type_name(PyTypeObject* type);
+inline std::string type_name(PyObject* object) { return type_name(Py_TYPE(object)); }
 
 // A strong reference.
 class Owned {
@@ -127,8 +133,25 @@ auto without_gil(Function function) {
   return function();
 }
 
+// object.name() and object.name(argument), as PyObject_CallMethodNoArgs() and
+// PyObject_CallMethodOneArg() call them.
+inline Owned call_method(PyObject* object, PyObject* name) {
+  return Owned(
+      PyObject_VectorcallMethod(name, &object, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+}
+inline Owned call_method(PyObject* object, PyObject* name, PyObject* argument) {
+  PyObject* given[] = {object, argument};
+  return Owned(PyObject_VectorcallMethod(name, given, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr));
+}
+
+// Tells tracemalloc of memory, as PyTraceMalloc_Track() does.
+void trace_memory(unsigned domain, const void* memory, std::size_t bytes);
+
 // The first line of the Python exception that is set, which is then cleared.
 std::string take_error_text();
+
+// str(object), or a text that says that it fails.
+std::string str_text(PyObject* object);
 
 // repr(object), or what it is where that fails.
 std::string repr_text(PyObject* object);

@@ -22,9 +22,9 @@ void ArrayReader::begin(const Declaration& op, const Arguments& arguments) {
   if (!out) return;
   if (!PyTuple_Check(out)) return begin_foreign("out", out, true, has_tangents);
   // A longer tuple is refused later.
-  const auto count = std::min<Py_ssize_t>(PyTuple_GET_SIZE(out), kMaxOutputs);
+  const auto count = std::min<Py_ssize_t>(PyTuple_Size(out), kMaxOutputs);
   for (Py_ssize_t i = 0; i < count; ++i)
-    begin_foreign("out", PyTuple_GET_ITEM(out, i), true, has_tangents);
+    begin_foreign("out", PyTuple_GetItem(out, i), true, has_tangents);
 }
 
 void ArrayReader::begin_foreign(const char* name, PyObject* object, bool is_output,

@@ -81,8 +81,7 @@ bool is_read_only_foreign(PyObject* object, const dlpack::ExchangeAPI& api) {
 
 void note_written(PyObject* object) {
   PyObject* module = graph.get();
-  const Owned done(module ? PyObject_CallMethodOneArg(module, increment_version.get(), object)
-                          : nullptr);
+  const Owned done = module ? call_method(module, increment_version.get(), object) : Owned();
   // Not every array has a version: those of other libraries, and tensors made for inference.
   if (!done) PyErr_Clear();
 }

@@ -8,15 +8,6 @@
 #include "memory/pages.h"
 #include "memory/result_pool.h"
 
-// As PyTraceMalloc_Track, which the header of Python 3.11 declares without extern "C".
-#if defined(__APPLE__)
-extern "C" int tensor_ops_trace(unsigned domain, std::uintptr_t address, std::size_t bytes)  //
-    __asm__("_PyTraceMalloc_Track");
-#else
-extern "C" int tensor_ops_trace(unsigned domain, std::uintptr_t address, std::size_t bytes)  //
-    __asm__("PyTraceMalloc_Track");
-#endif
-
 namespace tensor_ops {
 namespace {
 
@@ -44,7 +35,7 @@ PyObject* handler_capsule = nullptr;
 
 Owned new_array(PyArrayObject* like, void* data) {
   PyArray_Descr* descr = PyArray_DESCR(like);
-  Py_INCREF(descr);
+  Py_INCREF(reinterpret_cast<PyObject*>(descr));
   return Owned(PyArray_NewFromDescr(&PyArray_Type, descr, PyArray_NDIM(like), PyArray_DIMS(like),
                                     nullptr, data, data ? NPY_ARRAY_CARRAY : 0, nullptr));
 }
@@ -63,8 +54,7 @@ void give_memory(PyArrayObject* array, void* memory) {
   reinterpret_cast<PyArrayObject_fields*>(array)->mem_handler = Py_NewRef(handler_capsule);
   PyArray_ENABLEFLAGS(array, NPY_ARRAY_OWNDATA);
   constexpr unsigned kNumPyDomain = 389047;  // numpy.lib.tracemalloc_domain
-  tensor_ops_trace(kNumPyDomain, reinterpret_cast<std::uintptr_t>(memory),
-                   static_cast<std::size_t>(PyArray_NBYTES(array)));
+  trace_memory(kNumPyDomain, memory, static_cast<std::size_t>(PyArray_NBYTES(array)));
 }
 
 // Raises NumPy's own error where there is no memory, which what the pool keeps may be.

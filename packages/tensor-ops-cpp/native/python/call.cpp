@@ -64,11 +64,12 @@ Owned call(const Op& op, PyObject* const* args, Py_ssize_t positional, PyObject*
   for (std::size_t i = 0; i < count; ++i) outputs[i].prepare(op, call, i);
   compute(op, call, outputs, threads);
   if (count == 1) return outputs[0].release();
-  Owned all(PyTuple_New(static_cast<Py_ssize_t>(count)));
-  if (!all) throw PythonError();
-  for (std::size_t i = 0; i < count; ++i)
-    PyTuple_SET_ITEM(all.get(), static_cast<Py_ssize_t>(i), outputs[i].release().release());
-  return all;
+  Owned all[kMaxOutputs];
+  for (std::size_t i = 0; i < count; ++i) all[i] = outputs[i].release();
+  Owned tuple(count == 2 ? PyTuple_Pack(2, all[0].get(), all[1].get())
+                         : PyTuple_Pack(3, all[0].get(), all[1].get(), all[2].get()));
+  if (!tuple) throw PythonError();
+  return tuple;
 }
 
 }  // namespace tensor_ops

@@ -9,7 +9,7 @@
 #include "binding/decode/program.h"
 #include "binding/decode/ranks.h"
 #include "binding/decode/tensors.h"
-#include "binding/python/python.h"
+#include "binding/python/arrays.h"
 #include "declaration/errors.h"
 #include "decode/executor/checksum.h"
 #include "decode/executor/executable.h"
@@ -18,36 +18,36 @@
 #include "memory/pages.h"
 #include "threads/threads.h"
 
-namespace py = pybind11;
+namespace nb = nanobind;
 
 namespace tensor_ops {
-void add_decode_product(py::module_& module);  // decode_product.cpp
+void add_decode_product(nb::module_& module);  // decode_product.cpp
 
 namespace {
 
 using decode::Executable;
 
-decode::ActivationType activations_option(const py::object& options) {
+decode::ActivationType activations_option(const nb::object& options) {
   decode::ActivationType activations = decode::ActivationType::kInt8x2;
   if (options.is_none()) return activations;
-  for (const auto& [key, value] : py::dict(options)) {
-    const auto name = py::str(key).cast<std::string>();
+  for (const auto [key, value] : dict_from(options)) {
+    const std::string name = text_of(key);
     if (name != "activations")
       throw ValueError(text("unknown option '", name, "'; valid: activations"));
-    activations = decode::activation_type(py::str(value).cast<std::string>());
+    activations = decode::activation_type(text_of(value));
   }
   return activations;
 }
 
-std::size_t workers_argument(const py::object& given) {
+std::size_t workers_argument(const nb::object& given) {
   if (given.is_none()) return static_cast<std::size_t>(num_threads());
   return workers_from(given, static_cast<std::size_t>(sensible_threads(1 << 20)));
 }
 
 // Packed weights, in one contiguous vector of bytes.
-Owned packed_argument(const char* function, const py::object& given) {
+Owned packed_argument(const char* function, const nb::object& given) {
   Owned bytes(PyArray_FROM_OF(given.ptr(), NPY_ARRAY_C_CONTIGUOUS));
-  if (!bytes) throw py::error_already_set();
+  if (!bytes) throw nb::python_error();
   if (PyArray_TYPE(bytes.array()) != NPY_UINT8 || PyArray_NDIM(bytes.array()) != 1 ||
       bytes.get() != given.ptr())
     throw TypeError(text(function, ": packed must be a contiguous vector of uint8, got ",
@@ -64,13 +64,13 @@ std::size_t let_go_of(GivenTensors& given, const std::vector<std::size_t>& tenso
   const AcquiredGil held;
   std::size_t bytes = 0;
   for (const std::size_t i : tensors) {
-    given.objects[i] = given.views[i] = py::object();
+    given.objects[i] = given.views[i] = nb::object();
     if (!given.bytes[i].is_mapped_file) bytes += given.bytes[i].bytes;
   }
   return bytes;
 }
 
-decode::CompileOptions compile_options(const py::object& num_workers, const py::object& options,
+decode::CompileOptions compile_options(const nb::object& num_workers, const nb::object& options,
                                        const GivenRanks& ranks) {
   decode::CompileOptions compile{workers_argument(num_workers), activations_option(options)};
   compile.rank = ranks.rank();
@@ -82,7 +82,7 @@ decode::CompileOptions compile_options(const py::object& num_workers, const py::
 class PyExecutable final : public BoundExecutable {
  public:
   PyExecutable(std::unique_ptr<Executable> executor, std::shared_ptr<decode::Exchange> exchange,
-               GivenTensors given, py::object packed)
+               GivenTensors given, nb::object packed)
       : BoundExecutable(std::move(executor), std::move(exchange)), packed_(std::move(packed)) {
     for (std::size_t i = 0; i < given.bytes.size(); ++i) {
       const bool is_read = executable().reads_from_caller(i);
@@ -94,40 +94,41 @@ class PyExecutable final : public BoundExecutable {
     after_step();
   }
 
-  void hold_workers(const py::object& num_workers) {
+  void hold_workers(const nb::object& num_workers) {
     const std::size_t count =
         num_workers.is_none() ? 0 : workers_from(num_workers, this->num_workers());
     in_turn("hold_workers", [&](Executable& executable) { executable.hold_workers(count); });
   }
 
   // The arrays share the memory with the executable, and outlive its close().
-  py::list packed() {
-    py::list arrays;
+  nb::list packed() {
+    nb::list arrays;
     for (const auto& part : in_turn("packed", [](Executable& each) { return each.packed(); })) {
-      py::array array(py::dtype("uint8"), {part.bytes}, part.first,
-                      part.owner ? py::object(owner_of(part.owner)) : packed_);
-      array.attr("flags").attr("writeable") = false;
-      arrays.append(array);
+      const nb::object owner = part.owner ? nb::object(owner_of(part.owner)) : packed_;
+      Owned array = array_over(NPY_UINT8, {part.bytes}, const_cast<unsigned char*>(part.first),
+                               Owned::borrow(owner.ptr()));
+      PyArray_CLEARFLAGS(array.array(), NPY_ARRAY_WRITEABLE);
+      arrays.append(object_of(std::move(array)));
     }
     return arrays;
   }
 
   // What pages, or a state, hold, as rows of bytes; and the other way round.
-  py::array_t<std::uint8_t> read_pages(const std::vector<std::size_t>& pages) {
+  nb::object read_pages(const std::vector<std::size_t>& pages) {
     return read("read_pages", pages, executable().page_bytes(), &Executable::read_page);
   }
-  void write_pages(const std::vector<std::size_t>& pages, const py::object& rows) {
+  void write_pages(const std::vector<std::size_t>& pages, const nb::object& rows) {
     write("write_pages", pages, executable().page_bytes(), &Executable::write_page, rows);
   }
-  py::array_t<std::uint8_t> read_state(std::size_t state) {
+  nb::object read_state(std::size_t state) {
     return read("read_state", {state}, executable().state_bytes(), &Executable::read_state);
   }
-  void write_state(std::size_t state, const py::object& row) {
+  void write_state(std::size_t state, const nb::object& row) {
     write("write_state", {state}, executable().state_bytes(), &Executable::write_state, row);
   }
 
   void close() override {
-    std::vector<py::object> kept, unpacked;
+    std::vector<nb::object> kept, unpacked;
     const ReleasedGil released;
     driver_.close();
     const std::lock_guard<std::mutex> lock(closing_);
@@ -151,10 +152,10 @@ class PyExecutable final : public BoundExecutable {
     });
   }
   template <class Read>
-  py::array_t<std::uint8_t> read(const char* where, const std::vector<std::size_t>& numbers,
+  nb::object read(const char* where, const std::vector<std::size_t>& numbers,
                                  std::size_t bytes, Read read_one) {
-    py::array_t<std::uint8_t> rows({numbers.size(), bytes});
-    unsigned char* to = rows.mutable_data();
+    Owned rows = empty_array(NPY_UINT8, {numbers.size(), bytes});
+    auto* to = data_of<unsigned char>(rows);
     in_turn(where, [&](Executable& executable) {
       decode::check_for(where, [&] {
         for (const std::size_t number : numbers) {
@@ -163,13 +164,13 @@ class PyExecutable final : public BoundExecutable {
         }
       });
     });
-    return rows;
+    return object_of(std::move(rows));
   }
   template <class Write>
   void write(const char* where, const std::vector<std::size_t>& numbers, std::size_t bytes,
-             Write write_one, const py::object& given) {
+             Write write_one, const nb::object& given) {
     const Owned rows(PyArray_FROM_OF(given.ptr(), NPY_ARRAY_C_CONTIGUOUS));
-    if (!rows) throw py::error_already_set();
+    if (!rows) throw nb::python_error();
     const auto size = static_cast<std::size_t>(PyArray_NBYTES(rows.array()));
     if (PyArray_TYPE(rows.array()) != NPY_UINT8 || size != numbers.size() * bytes)
       throw ValueError(text(where, ": expected ", numbers.size() * bytes,
@@ -187,31 +188,31 @@ class PyExecutable final : public BoundExecutable {
   }
   // Lets go of the arrays that are not read again.
   void after_step() override {
-    std::vector<py::object> dropped;
+    std::vector<nb::object> dropped;
     const std::lock_guard<std::mutex> lock(closing_);
     if (is_packed()) dropped.swap(kept_until_packed_);
   }
 
   std::mutex closing_;
-  std::vector<py::object> kept_, kept_until_packed_;
-  py::object packed_;  // the caller's packed weights
+  std::vector<nb::object> kept_, kept_until_packed_;
+  nb::object packed_;  // the caller's packed weights
 };
 
-std::unique_ptr<PyExecutable> compile_program(const std::string& json, const py::object& tensors,
-                                              const py::object& num_workers,
-                                              const py::object& options, const py::object& progress,
-                                              const py::object& ranks, const py::object& packed,
-                                              const py::object& packs_in_steps) {
+std::unique_ptr<PyExecutable> compile_program(const std::string& json, const nb::object& tensors,
+                                              const nb::object& num_workers,
+                                              const nb::object& options, const nb::object& progress,
+                                              const nb::object& ranks, const nb::object& packed,
+                                              const nb::object& packs_in_steps) {
   const GivenRanks among("compile_program", ranks);
   decode::CompileOptions compile = compile_options(num_workers, options, among);
   compile.progress = progress_calls(progress);
-  if (!PyLong_Check(packs_in_steps.ptr()) || packs_in_steps < py::int_(0))
+  if (!PyLong_Check(packs_in_steps.ptr()) || packs_in_steps < nb::int_(0))
     throw TypeError(
         text("compile_program: packs_in_steps must be a bool or a number of bytes, got ",
              repr_text(packs_in_steps.ptr())));
-  compile.packs_in_steps = packs_in_steps.cast<bool>();
+  compile.packs_in_steps = PyObject_IsTrue(packs_in_steps.ptr()) != 0;
   if (!PyBool_Check(packs_in_steps.ptr()))
-    compile.packed_per_step = packs_in_steps.cast<std::size_t>();
+    compile.packed_per_step = nb::cast<std::size_t>(packs_in_steps);
   if (!packed.is_none())
     compile.packed = bytes_of(packed_argument("compile_program", packed).array());
   decode::Program program = *program_of(json);
@@ -233,23 +234,25 @@ std::unique_ptr<PyExecutable> compile_program(const std::string& json, const py:
                                         packed);
 }
 
-py::object unsupported_reason(const std::string& json) {
+nb::object unsupported_reason(const std::string& json) {
   return reason_of([&] {
     if (!isa_choice().reason.empty()) throw UnavailableError(isa_choice().reason);
     decode::require_kernels(*program_of(json));
   });
 }
 
-py::dict program_memory(const std::string& json, const py::object& num_workers,
-                        const py::object& options, const py::object& ranks) {
+nb::dict program_memory(const std::string& json, const nb::object& num_workers,
+                        const nb::object& options, const nb::object& ranks) {
   return dict_of(Executable::memory_of(
       *program_of(json),
       compile_options(num_workers, options, GivenRanks("program_memory", ranks))));
 }
 
-py::str packed_layout(const std::string& json) { return decode::packed_layout(*program_of(json)); }
+std::string packed_layout(const std::string& json) {
+  return decode::packed_layout(*program_of(json));
+}
 
-std::uint64_t packed_checksum(const py::object& packed, const py::object& num_workers) {
+std::uint64_t packed_checksum(const nb::object& packed, const nb::object& num_workers) {
   const std::size_t workers = workers_argument(num_workers);
   const Owned array = packed_argument("packed_checksum", packed);
   const decode::TensorBytes bytes = bytes_of(array.array());
@@ -259,32 +262,34 @@ std::uint64_t packed_checksum(const py::object& packed, const py::object& num_wo
 
 }  // namespace
 
-void add_decode(py::module_& module) {
-  using namespace py::literals;
+void add_decode(nb::module_& module) {
+  using namespace nb::literals;
   module.def("supports_program", unsupported_reason, "program"_a);
-  module.def("program_memory", program_memory, "program"_a, "num_workers"_a, "options"_a,
-             "ranks"_a);
+  module.def("program_memory", program_memory, "program"_a, any_argument("num_workers"),
+             any_argument("options"), any_argument("ranks"));
   module.def("packed_layout", packed_layout, "program"_a);
-  module.def("packed_checksum", packed_checksum, "packed"_a, "num_workers"_a);
+  module.def("packed_checksum", packed_checksum, any_argument("packed"),
+             any_argument("num_workers"));
   module.def("parsed_programs", parsed_programs);
   executable_class<PyExecutable>(module)
-      .def("hold_workers", &PyExecutable::hold_workers, "num_workers"_a,
+      .def("hold_workers", &PyExecutable::hold_workers, any_argument("num_workers"),
            "Fix the number of workers that take part in a step; None leaves it to the executable.")
       .def("packed", &PyExecutable::packed,
            "Return the packed weights, which `compile_program` takes one behind the other.")
       .def("read_pages", &PyExecutable::read_pages, "pages"_a,
            "Return what pages of the caches hold, a row of bytes for each.")
-      .def("write_pages", &PyExecutable::write_pages, "pages"_a, "rows"_a,
+      .def("write_pages", &PyExecutable::write_pages, "pages"_a, any_argument("rows"),
            "Give pages of the caches what others held.")
       .def("read_state", &PyExecutable::read_state, "state"_a,
            "Return what a state of all nodes holds, as a row of bytes.")
-      .def("write_state", &PyExecutable::write_state, "state"_a, "row"_a,
+      .def("write_state", &PyExecutable::write_state, "state"_a, any_argument("row"),
            "Give a state of all nodes what another one held.")
-      .def_property_readonly("packed_size", &PyExecutable::packed_size)
-      .def_property_readonly("is_packed", &PyExecutable::is_packed);
-  module.def("compile_program", compile_program, "program"_a, "tensors"_a, "num_workers"_a,
-             "options"_a, "progress"_a, "ranks"_a, "packed"_a = py::none(),
-             "packs_in_steps"_a = false);
+      .def_prop_ro("packed_size", &PyExecutable::packed_size)
+      .def_prop_ro("is_packed", &PyExecutable::is_packed);
+  module.def("compile_program", compile_program, "program"_a, any_argument("tensors"),
+             any_argument("num_workers"), any_argument("options"), any_argument("progress"),
+             any_argument("ranks"), any_argument("packed") = nb::none(),
+             any_argument("packs_in_steps") = false);
   add_decode_product(module);
 }
 

@@ -4,31 +4,47 @@
 // of its rows at a time; weight has the bytes of a row of the file in each row.
 // decode_dequantize(format, row, columns) -> values.
 // decode_product_variants() -> names of those that the CPU has; decode_formats() -> names.
-#include <pybind11/numpy.h>
-#include <pybind11/stl.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 
+#include "binding/python/arrays.h"
+#include "binding/python/nanobind.h"
+#include "declaration/errors.h"
 #include "decode/products/product.h"
 #include "decode/program/activation_names.h"
 #include "decode/program/pieces.h"
 #include "isa/float_mode.h"
 #include "isa/isa.h"
 
-namespace py = pybind11;
+namespace nb = nanobind;
 
 namespace tensor_ops {
 namespace {
 
-constexpr int kLayout = py::array::c_style | py::array::forcecast;
-using Bytes = py::array_t<std::uint8_t, kLayout>;
-using Floats = py::array_t<float, kLayout>;
+// What is given as a C-contiguous array of a dtype, converted where it is another.
+template <class T>
+class Given {
+ public:
+  explicit Given(const nb::object& object)
+      : array_(PyArray_FROM_OTF(object.ptr(), NumPyType<T>::number,
+                                NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_FORCECAST)) {
+    if (!array_) throw TypeError(take_error_text());
+  }
+  int dims() const { return PyArray_NDIM(array_.array()); }
+  std::size_t length(int axis) const {
+    return static_cast<std::size_t>(PyArray_DIM(array_.array(), axis));
+  }
+  std::size_t size() const { return static_cast<std::size_t>(PyArray_SIZE(array_.array())); }
+  const T* data() const { return data_of<const T>(array_); }
+
+ private:
+  Owned array_;
+};
 
 const WeightFormat& format_of(const std::string& name) {
   const WeightFormat* format = find_weight_format(name);
-  if (!format) throw py::value_error("no weight format is called '" + name + "'");
+  if (!format) throw ValueError("no weight format is called '" + name + "'");
   return *format;
 }
 
@@ -42,12 +58,12 @@ std::size_t variant_of(const std::string& name) {
   const auto& variants = product_variants();
   for (std::size_t i = 0; i < variants.size(); ++i)
     if (variants[i].cpu_has && name == variants[i].name && can_run(variants[i])) return i;
-  throw py::value_error("this CPU has no variant of products called '" + name + "'");
+  throw ValueError("this CPU has no variant of products called '" + name + "'");
 }
 
 void check_row_bytes(const WeightFormat& format, std::size_t bytes, std::size_t columns) {
   if (columns % format.block_columns || bytes != format.row_bytes(columns))
-    throw py::value_error(std::string("a row of ") + format.name + " with " +
+    throw ValueError(std::string("a row of ") + format.name + " with " +
                           std::to_string(columns) + " columns does not take " +
                           std::to_string(bytes) + " bytes");
 }
@@ -65,22 +81,24 @@ class Lines {
   std::vector<unsigned char> memory_;
 };
 
-Floats decode_product(const std::string& format_name, const std::string& activations,
-                      const std::string& variant, const Bytes& weight, const Floats& x,
-                      std::size_t tokens_at_a_time) {
+nb::object decode_product(const std::string& format_name, const std::string& activations,
+                          const std::string& variant, const nb::object& weights,
+                          const nb::object& activation_rows, std::size_t tokens_at_a_time) {
+  const Given<std::uint8_t> weight(weights);
+  const Given<float> x(activation_rows);
   const WeightFormat& format = format_of(format_name);
   const std::size_t index = variant_of(variant);
   const ProductKernel& kernel = product_kernel(format, decode::activation_type(activations), index)
                                     .for_tokens(tokens_at_a_time);
   const PackTile pack = format.pack[product_variants()[index].level];
-  if (!kernel.multiply) throw py::value_error(format_name + " has no product with " + activations);
-  if (weight.ndim() != 2 || x.ndim() != 2)
-    throw py::value_error("weight and x have two dimensions");
-  if (!tokens_at_a_time) throw py::value_error("tokens must be at least 1");
-  const auto rows = static_cast<std::size_t>(weight.shape(0));
-  const auto tokens = static_cast<std::size_t>(x.shape(0));
-  const auto columns = static_cast<std::size_t>(x.shape(1));
-  const auto row_bytes = static_cast<std::size_t>(weight.shape(1));
+  if (!kernel.multiply) throw ValueError(format_name + " has no product with " + activations);
+  if (weight.dims() != 2 || x.dims() != 2)
+    throw ValueError("weight and x have two dimensions");
+  if (!tokens_at_a_time) throw ValueError("tokens must be at least 1");
+  const auto rows = weight.length(0);
+  const auto tokens = x.length(0);
+  const auto columns = x.length(1);
+  const auto row_bytes = weight.length(1);
   check_row_bytes(format, row_bytes, columns);
 
   const DefaultFloatMode float_mode;
@@ -92,7 +110,7 @@ Floats decode_product(const std::string& format_name, const std::string& activat
                    prepared_bytes, t - first, std::min(tokens_at_a_time, tokens - first));
   }
 
-  Floats y({tokens, rows});
+  Owned y = empty_array(NPY_FLOAT32, {tokens, rows});
   // Whole tiles are multiplied together, as in a step.
   constexpr std::size_t kTogether = 11;
   const std::size_t tile_bytes = format.tile_bytes(columns);
@@ -119,24 +137,26 @@ Floats decode_product(const std::string& format_name, const std::string& activat
     }
     for (std::size_t t = 0; t < tokens; ++t)
       std::copy_n(out.data() + t * kTogether * kTileRows, present,
-                  y.mutable_data() + t * rows + first);
+                  data_of<float>(y) + t * rows + first);
     first += present;
   }
-  return y;
+  return object_of(std::move(y));
 }
 
-Floats decode_dequantize(const std::string& format_name, const Bytes& row, std::size_t columns) {
+nb::object decode_dequantize(const std::string& format_name, const nb::object& given,
+                             std::size_t columns) {
+  const Given<std::uint8_t> row(given);
   const WeightFormat& format = format_of(format_name);
-  check_row_bytes(format, static_cast<std::size_t>(row.size()), columns);
+  check_row_bytes(format, row.size(), columns);
   const DefaultFloatMode float_mode;
-  Floats values(static_cast<py::ssize_t>(columns));
-  format.dequantize(row.data(), columns, values.mutable_data());
-  return values;
+  Owned values = empty_array(NPY_FLOAT32, {columns});
+  format.dequantize(row.data(), columns, data_of<float>(values));
+  return object_of(std::move(values));
 }
 
 }  // namespace
 
-void add_decode_product(py::module_& module) {
+void add_decode_product(nb::module_& module) {
   module.def("decode_product", decode_product);
   module.def("decode_dequantize", decode_dequantize);
   module.def("decode_formats", [] {

@@ -2,8 +2,6 @@
 // launcher.
 #include "binding/ops/module.h"
 
-#include <pybind11/stl.h>
-
 #include "arrays/results.h"
 #include "isa/isa.h"
 #include "memory/cache.h"
@@ -14,22 +12,22 @@
 #include "binding/decode/executable.h"
 #endif
 
-namespace py = pybind11;
+namespace nb = nanobind;
 
 namespace tensor_ops {
 namespace {
 
-py::list level_names(bool only_of_cpu) {
-  py::list names;
+nb::list level_names(bool only_of_cpu) {
+  nb::list names;
   for (const Level& level : compiled_levels())
     if (!only_of_cpu || level.cpu_has()) names.append(level.name);
   return names;
 }
 
 // None where no level can be used.
-py::object level_in_use() {
-  if (!isa_choice().reason.empty()) return py::none();
-  return py::str(compiled_levels()[isa_choice().index].name);
+nb::object level_in_use() {
+  if (!isa_choice().reason.empty()) return nb::none();
+  return nb::str(compiled_levels()[isa_choice().index].name);
 }
 
 std::vector<const char*> features() {
@@ -42,7 +40,7 @@ std::vector<const char*> features() {
 // Without the GIL calls need nothing more than they need while they have released it: state of the
 // process is atomic, behind a lock that is held across no call into Python, or made before the
 // module is. An array that another thread reshapes meanwhile is its caller's mistake, as in NumPy.
-PYBIND11_MODULE(_native, module, py::mod_gil_not_used()) {
+NB_MODULE(_native, module) {
   module.doc() = "Native part of tensor_ops_cpp.";
   add_ops(module, TENSOR_OPS_VERSION);
 #ifdef TENSOR_OPS_WITHOUT_DECODE

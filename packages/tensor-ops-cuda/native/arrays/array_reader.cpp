@@ -140,7 +140,7 @@ void ArrayReader::take_device_of(const char* name, PyObject* object, int device)
   if (device == device_) return;
   if (device == kHost || is_host())
     throw TypeError(text(op_, ": ", name, " is a ", type_name(object), " ", device_text(device),
-                         " and ", first_, " is a ", first_type_->tp_name, " ", device_text(device_),
+                         " and ", first_, " is a ", type_name(first_type_), " ", device_text(device_),
                          "; all arrays of a call must be NumPy's, or on one device"));
   throw ValueError(text(op_, ": ", name, " is ", device_text(device), " and ", first_, " is ",
                         device_text(device_), "; all arrays of a call must be on one device"));
@@ -218,7 +218,7 @@ void ArrayReader::refuse_host_array(const char* name, const Array& array) const 
   const std::string found =
       text(op_, ": ", name, " is a ", type_name(array.object), " in host memory");
   if (is_known_)
-    throw TypeError(text(found, " and ", first_, " is a ", first_type_->tp_name, " ",
+    throw TypeError(text(found, " and ", first_, " is a ", type_name(first_type_), " ",
                          device_text(device_),
                          "; all arrays of a call must be NumPy's, or on one device"));
   throw TypeError(text(found, "; move it to a CUDA device, or call tensor_ops.", op_,

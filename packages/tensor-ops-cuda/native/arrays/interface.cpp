@@ -37,11 +37,11 @@ Interface interface_of(const char* op, const char* name, PyObject* object) {
 }
 
 int read_integers(const Interface& interface, const char* key, PyObject* tuple, std::int64_t* to) {
-  if (!PyTuple_Check(tuple) || PyTuple_GET_SIZE(tuple) > kMaxDims)
+  if (!PyTuple_Check(tuple) || PyTuple_Size(tuple) > kMaxDims)
     interface.refuse(text("has no tuple of at most ", kMaxDims, " as ", key).c_str());
-  const auto count = static_cast<int>(PyTuple_GET_SIZE(tuple));
+  const auto count = static_cast<int>(PyTuple_Size(tuple));
   for (int i = 0; i < count; ++i) {
-    to[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, i));
+    to[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
     if (to[i] == -1 && PyErr_Occurred()) throw PythonError();
   }
   return count;
@@ -49,12 +49,12 @@ int read_integers(const Interface& interface, const char* key, PyObject* tuple, 
 
 void read_data(const Interface& interface, View& view) {
   const Owned pair = interface.find("data");
-  if (!pair || !PyTuple_Check(pair.get()) || PyTuple_GET_SIZE(pair.get()) != 2)
+  if (!pair || !PyTuple_Check(pair.get()) || PyTuple_Size(pair.get()) != 2)
     interface.refuse("has no (address, read-only flag) as data");
-  const auto address = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(pair.get(), 0));
+  const auto address = PyLong_AsUnsignedLongLong(PyTuple_GetItem(pair.get(), 0));
   if (PyErr_Occurred()) throw PythonError();
   view.data = reinterpret_cast<char*>(static_cast<std::uintptr_t>(address));
-  const int flag = PyObject_IsTrue(PyTuple_GET_ITEM(pair.get(), 1));
+  const int flag = PyObject_IsTrue(PyTuple_GetItem(pair.get(), 1));
   if (flag < 0) throw PythonError();
   view.is_read_only = flag == 1;
 }
@@ -63,7 +63,7 @@ void read_data(const Interface& interface, View& view) {
 std::int64_t read_dtype(const Interface& interface, View& view) {
   const Owned typestr = interface.find("typestr");
   const char* code =
-      typestr && PyUnicode_Check(typestr.get()) ? PyUnicode_AsUTF8(typestr.get()) : nullptr;
+      typestr && PyUnicode_Check(typestr.get()) ? PyUnicode_AsUTF8AndSize(typestr.get(), nullptr) : nullptr;
   if (!code || std::strlen(code) < 3) interface.refuse("has no typestr");
   if (code[0] == '>') interface.refuse("has a typestr that is not in native byte order");
   const std::string kind = code + 1;

@@ -18,8 +18,7 @@ bool is_true(Owned answer) {
 bool are_gradients_recorded(const std::string& package) {
   const Owned name(PyUnicode_FromString(package.c_str()));
   const Owned module(name ? PyImport_GetModule(name.get()) : nullptr);
-  const Owned answer(module ? PyObject_CallMethodNoArgs(module.get(), is_grad_enabled.get())
-                            : nullptr);
+  const Owned answer = module ? call_method(module.get(), is_grad_enabled.get()) : Owned();
   if (!answer) PyErr_Clear();
   return answer.get() != Py_False;
 }
@@ -39,7 +38,7 @@ bool refuse_grad(const char* op, const char* name, const Array& array, const std
                           " requires grad, and tensor_ops computes no gradients; pass ", name,
                           ".detach(), or call in ", package, ".no_grad()"));
   // Such a view is handed out with the signs that are in memory.
-  if (is_true(Owned(PyObject_CallMethodNoArgs(array.object, is_neg.get()))))
+  if (is_true(call_method(array.object, is_neg.get())))
     throw ValueError(text(
         op, ": ", name, " is a view that negates lazily; ",
         array.is_output ? text("give another tensor") : text("pass ", name, ".resolve_neg()")));

@@ -65,11 +65,11 @@ dlpack::Device protocol_device(const char* op, const char* name, PyObject* objec
   // A tuple, which no other thread can change.
   const Owned tuple(PySequence_Tuple(pair.get()));
   if (!tuple) PyErr_Clear();
-  if (!tuple || PyTuple_GET_SIZE(tuple.get()) != 2)
+  if (!tuple || PyTuple_Size(tuple.get()) != 2)
     throw TypeError(text(op, ": ", name, ".__dlpack_device__() returned no pair"));
   long numbers[2];
   for (int i = 0; i < 2; ++i) {
-    const Owned number(PyNumber_Long(PyTuple_GET_ITEM(tuple.get(), i)));
+    const Owned number(PyNumber_Long(PyTuple_GetItem(tuple.get(), i)));
     numbers[i] = number ? PyLong_AsLong(number.get()) : -1;
     if (PyErr_Occurred()) throw PythonError();
   }

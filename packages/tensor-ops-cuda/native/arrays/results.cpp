@@ -20,7 +20,7 @@ void give_back_memory(PyObject* capsule) {
 PyArray_Descr* new_descr(PyArrayObject* like, DType dtype) {
   if (dtype_of(PyArray_DESCR(like)) != dtype) return PyArray_DescrFromType(NPY_FLOAT);
   PyArray_Descr* descr = PyArray_DESCR(like);
-  Py_INCREF(descr);
+  Py_INCREF(reinterpret_cast<PyObject*>(descr));
   return descr;
 }
 
@@ -65,7 +65,7 @@ Owned as_library_has_it(const Array& x, Owned own) {
     PyErr_Clear();
     return own;
   }
-  Owned result(PyObject_CallOneArg(from_dlpack.get(), own.get()));
+  Owned result(PyObject_CallFunctionObjArgs(from_dlpack.get(), own.get(), nullptr));
   if (!result) throw PythonError();
   return result;
 }

@@ -19,15 +19,15 @@ Owned attribute_of(PyTypeObject* type, const char* name) {
 // the attribute.
 std::string package_of(PyTypeObject* type, const char* attribute) {
   const Owned order = attribute_of(type, "__mro__");
-  const Py_ssize_t count = order && PyTuple_Check(order.get()) ? PyTuple_GET_SIZE(order.get()) : 0;
+  const Py_ssize_t count = order && PyTuple_Check(order.get()) ? PyTuple_Size(order.get()) : 0;
   PyTypeObject* home = type;
   for (Py_ssize_t i = 0; i < count; ++i) {
-    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(order.get(), i));
+    auto* base = reinterpret_cast<PyTypeObject*>(PyTuple_GetItem(order.get(), i));
     if (attribute_of(base, attribute)) home = base;
   }
   const Owned module = attribute_of(home, "__module__");
   const char* name =
-      module && PyUnicode_Check(module.get()) ? PyUnicode_AsUTF8(module.get()) : nullptr;
+      module && PyUnicode_Check(module.get()) ? PyUnicode_AsUTF8AndSize(module.get(), nullptr) : nullptr;
   if (!name) PyErr_Clear();
   const std::string whole = name ? name : "";
   return whole.substr(0, whole.find('.'));
@@ -76,7 +76,7 @@ const TypeFacts* find_seen(PyTypeObject* type) {
 // A type that two threads see first at once gets two entries.
 void remember(const TypeFacts& facts) {
   if (free_entries.load() <= 0 || free_entries.fetch_sub(1) <= 0) return;
-  Py_INCREF(facts.type);
+  Py_INCREF(reinterpret_cast<PyObject*>(facts.type));
   auto* added = new SeenType{facts, seen_types.load()};
   while (!seen_types.compare_exchange_weak(added->next, added)) continue;
 }

@@ -21,7 +21,7 @@ std::optional<std::string> variable() {
                             : nullptr);
   if (!value) throw PythonError();
   if (value.get() == Py_None) return std::nullopt;
-  const char* text = PyUnicode_AsUTF8(value.get());
+  const char* text = PyUnicode_AsUTF8AndSize(value.get(), nullptr);
   if (!text) throw PythonError();
   return text;
 }
