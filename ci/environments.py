@@ -392,7 +392,7 @@ def run_mypy(session: nox.Session) -> None:
 
 def run_portable(session: nox.Session, *checks: str) -> None:
     """Run the checks on emulated processors, and with clang's compilers where they are found."""
-    build_tools = ("scikit-build-core>=1.0", "pybind11>=3", "numpy>=2.2", "cmake>=3.25", "ninja")
+    build_tools = ("scikit-build-core>=1.0", "nanobind>=3.1", "numpy>=2.2", "cmake>=3.25", "ninja")
     session.install("pip", *build_tools)
     if not checks or "aarch64" in checks:
         _install_tests_of_systems(session)

@@ -18,6 +18,8 @@ __all__ = ["Leg", "legs", "main", "missing", "native_packages"]
 
 ROOT = Path(__file__).resolve().parents[1]
 MATRIX = ROOT / "ci" / "matrix.json"
+# The wheel for this CPython is for all newer ones too: `wheel.py-api` of the packages.
+STABLE_ABI = "cp312"
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ def _is_wheel_of(identifier: str, python: str, abi: str, platforms: str) -> bool
     kind, _, architecture = rest.partition("_")
     return (
         python == version.removesuffix("t")
-        and abi == version
+        and abi == ("abi3" if version == STABLE_ABI else version)
         and any(
             tag.startswith(kind) and tag.endswith(f"_{architecture}")
             for tag in platforms.split(".")

@@ -194,9 +194,12 @@ def check_aarch64(work: Path) -> None:
     definitions = {
         "CMAKE_SYSTEM_NAME": "Linux",
         "CMAKE_SYSTEM_PROCESSOR": "aarch64",
-        "PYTHON_MODULE_EXTENSION": f".cpython-3{sys.version_info[1]}-aarch64-linux-gnu.so",
     }
-    of_build = {"_PYTHON_HOST_PLATFORM": "linux-aarch64", "CXX": compilers["c++"]}
+    of_build = {
+        "_PYTHON_HOST_PLATFORM": "linux-aarch64",
+        "SETUPTOOLS_EXT_SUFFIX": f".cpython-3{sys.version_info[1]}-aarch64-linux-gnu.so",
+        "CXX": compilers["c++"],
+    }
     wheel = build_wheel(work, definitions, environment | of_build)
     check_products(work, compilers["c++"], [qemu, "-L", str(arm64)], environment)
     (library,) = (work / "build").rglob("libtensor_ops_cpp.so")
@@ -298,9 +301,9 @@ def programs(target: str, objects: Path) -> Iterable[list[str]]:
 
 
 def includes(work: Path, target: str) -> list[str]:
-    """Return the options that find the headers of pybind11, NumPy and Python for a target."""
+    """Return the options that find the headers of nanobind, NumPy and Python for a target."""
+    import nanobind
     import numpy
-    import pybind11
 
     system = target.split("-")[1]
     python, numpy_headers = sysconfig.get_path("include"), numpy.get_include()
@@ -315,7 +318,7 @@ def includes(work: Path, target: str) -> list[str]:
         (headers / "pyconfig.h").write_text(WINDOWS_CONFIGURATION, encoding="utf-8")
         python = str(headers)
     words = [f"-I{NATIVE}", f"-I{SHARED}", f"-I{SHARED}/include"]
-    for headers_of in (pybind11.get_include(), numpy_headers, python):
+    for headers_of in (nanobind.include_dir(), numpy_headers, python):
         words += ["-isystem", headers_of]
     return words
 

@@ -16,11 +16,11 @@ def setup(app: Any) -> dict[str, bool]:
 def _as_called(
     app: Any, what: str, name: str, thing: Any, options: Any, signature: str | None, returned: str
 ) -> tuple[str | None, str]:
-    """Leave out of a signature what the annotations tell the checks, and pybind11's `self`."""
+    """Leave out of a signature what the annotations tell the checks, and nanobind's `self`."""
     own = getattr(thing, "__signature__", None)
     if own is not None:
         return str(own), ""
-    return re.sub(r"^\(self: [\w.]+(, )?", "(", signature) if signature else None, returned
+    return re.sub(r"^\(self(, )?", "(", signature) if signature else None, returned
 
 
 def _formula_as_it_is(

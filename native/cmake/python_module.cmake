@@ -60,6 +60,10 @@ install(TARGETS _native LIBRARY DESTINATION ${library})
 
 # SBOM of what else is compiled in, and of what was chosen (PEP 770).
 if(SKBUILD_METADATA_DIR AND PROJECT_IS_TOP_LEVEL AND NOT TENSOR_OPS_CUDA_EMULATION)
+  get_target_property(robin_map_headers tsl::robin_map INTERFACE_INCLUDE_DIRECTORIES)
+  file(STRINGS ${robin_map_headers}/tsl/robin_growth_policy.h robin_map_VERSION REGEX "define TSL_RH_VERSION_M|N_PATCH")
+  string(REGEX REPLACE "[^;]*VERSION_[A-Z]+ " "" robin_map_VERSION "${robin_map_VERSION}")
+  list(JOIN robin_map_VERSION "." robin_map_VERSION)
   configure_file(native/sbom.cdx.json.in sbom.cdx.json @ONLY)
   install(FILES ${CMAKE_CURRENT_BINARY_DIR}/sbom.cdx.json DESTINATION ${SKBUILD_METADATA_DIR}/sboms)
 endif()

@@ -25,6 +25,11 @@ def test_every_native_package_is_listed():
     assert [p for p in PACKAGES if "cibuildwheel" in settings(p).get("tool", {})] == native
 
 
+@pytest.mark.parametrize("package", native_packages())
+def test_one_wheel_is_for_all_newer_pythons(package):
+    assert settings(package)["tool"]["scikit-build"]["wheel"]["py-api"] == wheel_matrix.STABLE_ABI
+
+
 @pytest.mark.parametrize(
     ("package", "leg"), JOBS, ids=[f"{p}-{leg.platform}-{leg.architecture}" for p, leg in JOBS]
 )
@@ -68,7 +73,7 @@ def test_what_is_missing_is_named():
 
 @pytest.fixture
 def one_leg(monkeypatch):
-    identifiers = ("cp314t-manylinux_x86_64", "cp311-musllinux_x86_64")
+    identifiers = ("cp312-manylinux_x86_64", "cp314t-manylinux_x86_64", "cp311-musllinux_x86_64")
     leg = Leg("linux", "x86_64", "ubuntu-24.04", False, identifiers)
     may_fail = Leg("windows", "AMD64", "windows-2025", True, ("cp311-win_amd64",))
     monkeypatch.setattr(wheel_matrix, "legs", lambda package: [leg, may_fail])
@@ -79,13 +84,16 @@ def test_a_wheel_is_told_by_its_tags():
     manylinux = "manylinux_2_27_x86_64.manylinux_2_28_x86_64"
     files = [
         "x-1.0.tar.gz",
+        f"x-1.0-cp312-abi3-{manylinux}.whl",
         f"x-1.0-cp314-cp314t-{manylinux}.whl",
         "x-1.0-cp311-cp311-musllinux_1_2_x86_64.whl",
     ]
     assert missing("x", files) == []
-    others = [files[0], f"x-1.0-cp314-cp314-{manylinux}.whl", files[2]]
+    others = [files[0], f"x-1.0-cp312-cp312-{manylinux}.whl", *files[2:]]
+    assert missing("x", others) == ["cp312-manylinux_x86_64"]
+    others = [*files[:2], f"x-1.0-cp314-cp314-{manylinux}.whl", files[3]]
     assert missing("x", others) == ["cp314t-manylinux_x86_64"]
-    others = [*files[:2], "x-1.0-cp311-cp311-manylinux_2_28_x86_64.whl"]
+    others = [*files[:3], "x-1.0-cp311-cp311-manylinux_2_28_x86_64.whl"]
     assert missing("x", others) == ["cp311-musllinux_x86_64"]
 
 

@@ -75,7 +75,7 @@ def test_supports_gives_a_reason(question, package):
 @pytest.mark.usefixtures("device")
 def test_import_and_use_need_no_ml_dtypes(package):
     code = (
-        "import sys; sys.modules['ml_dtypes'] = None; sys.modules['pybind11'] = None\n"
+        "import sys; sys.modules['ml_dtypes'] = None; sys.modules['nanobind'] = None\n"
         f"import numpy as np, {package.__name__} as t\n"
         "assert t.silu(np.zeros(3, np.float32)).tolist() == [0, 0, 0]\n"
     )

@@ -28,7 +28,7 @@ import tensor_ops_cpp
 CPP = EXAMPLES / "cpp"
 STRICT = {"CMAKE_CXX_FLAGS": "-Wall -Wextra -Werror", "CMAKE_C_FLAGS": "-Wall -Wextra -Werror"}
 # Packages that a machine without Python has not, as far as CMake can see.
-NO_PYTHON = {f"CMAKE_DISABLE_FIND_PACKAGE_{name}": "ON" for name in ("Python", "pybind11")}
+NO_PYTHON = {f"CMAKE_DISABLE_FIND_PACKAGE_{name}": "ON" for name in ("Python", "nanobind")}
 # All that is compiled by default, as it is shipped.
 FULL = {"TENSOR_OPS_WERROR": "ON"}
 OPENS_A_MODEL = """

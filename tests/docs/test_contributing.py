@@ -23,7 +23,7 @@ NODES = {
 KEPT = {"embed", "f32", "linear", "add", "scale", "rms_norm", "layer_norm", "silu_mul", "gelu_mul"}
 KEPT |= {"softmax", "route", "expert_linear", "combine"}
 SOURCES = ("tensor-ops", "tensor-ops-decode")
-BUILD_BACKENDS = ["hatchling", "scikit_build_core", "pybind11"]
+BUILD_BACKENDS = ["hatchling", "scikit_build_core", "nanobind"]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import interpreters
-from interpreters import HERE, NATIVE, PACKAGES, PYTHONS, ROOT, Interpreter
+from interpreters import HERE, NATIVE, PACKAGES, PYTHONS, ROOT, Interpreter, tag_of
 
 # It takes minutes and a compiler of its own, and is built for the Python that runs this only.
 BUILT_ONCE = {"tensor-ops-cuda"}
@@ -49,8 +49,8 @@ def wheel(dist):
     """A function from a package to its wheel for this Python, which was built from the sdist."""
 
     def find(package):
-        abi = f"cp{HERE.replace('.', '')}" if package in NATIVE else "py3"
-        return _only(dist.glob(f"{package.replace('-', '_')}-*-{abi}-*.whl"))
+        tag = tag_of(HERE) if package in NATIVE else "py3"
+        return _only(dist.glob(f"{package.replace('-', '_')}-*-{tag}-*.whl"))
 
     return find
 
@@ -79,8 +79,8 @@ def _interpreter(version, tmp_path_factory, dist):
         pytest.skip(f"this machine has no python{version}, on the PATH or of pyenv")
     found = Interpreter(version, executable, tmp_path_factory.mktemp(f"python{version}-"))
     for package in NATIVE:
-        stem, abi = package.replace("-", "_"), f"cp{version.replace('.', '')}"
-        if package not in BUILT_ONCE and not list(dist.glob(f"{stem}-*-{abi}-*.whl")):
+        stem, tag = package.replace("-", "_"), tag_of(version)
+        if package not in BUILT_ONCE and not list(dist.glob(f"{stem}-*-{tag}-*.whl")):
             # From the tree, not from the sdist: test_contents.py holds the two beside each other.
             found.pip("wheel", "--no-deps", "-w", dist, ROOT / "packages" / package)
     return found

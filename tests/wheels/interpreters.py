@@ -20,6 +20,7 @@ __all__ = [
     "build_wheel",
     "project",
     "run",
+    "tag_of",
 ]
 
 ROOT = Path(__file__).parents[2]
@@ -47,6 +48,11 @@ DEPENDENCIES = sorted(
     }
 )
 NATIVE = [package for package in PACKAGES if "scikit-build" in project(package)["tool"]]
+
+
+def tag_of(version):
+    """Return the Python tag of the native wheels for a Python: one is for 3.12 and newer."""
+    return "cp311" if version == "3.11" else "cp312"
 
 
 @dataclass(frozen=True)

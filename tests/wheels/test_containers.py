@@ -7,7 +7,7 @@ import pytest
 
 from containers import Chroot, Engine
 from dockerfile import stages
-from interpreters import HERE
+from interpreters import HERE, tag_of
 
 pytestmark = pytest.mark.rehearsal
 
@@ -38,7 +38,7 @@ def place(request, this_interpreter, dist, tmp_path_factory):
     if why := found.why_not():
         pytest.skip(why)
     wheels.mkdir()
-    fitting = {"py3", f"cp{HERE.replace('.', '')}"}
+    fitting = {"py3", tag_of(HERE)}
     for path in (*dist.glob("*.whl"), *this_interpreter.wheelhouse.glob("*.whl")):
         if path.parent != dist or path.name.split("-")[2] in fitting:
             shutil.copy(path, wheels)

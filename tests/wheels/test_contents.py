@@ -5,6 +5,7 @@ import configparser
 import csv
 import hashlib
 import json
+import re
 import subprocess
 import sys
 import tarfile
@@ -18,14 +19,15 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packaging.licenses import canonicalize_license_expression
 
-from interpreters import HERE, NATIVE, ROOT, build_wheel, project, run
+from interpreters import HERE, NATIVE, ROOT, build_wheel, project, run, tag_of
 from release_check import version_of
 
 # In bytes, as the index counts them.
 LARGEST = {"tensor-ops-cpp": 5_000_000, "tensor-ops-cuda": 30_000_000}
 LARGEST_PURE = 500_000
 # Components compiled into a native package, by their names in the notices and the SBOM.
-COMPILED_IN = {"tensor-ops-cpp": ["pybind11"], "tensor-ops-cuda": ["pybind11", "cudart"]}
+COMPILED_IN = {"tensor-ops-cpp": ["nanobind", "robin-map"]}
+COMPILED_IN["tensor-ops-cuda"] = [*COMPILED_IN["tensor-ops-cpp"], "cudart"]
 
 
 def names(wheel):
@@ -40,7 +42,7 @@ def metadata(wheel):
 
 def same_for_all_pythons(wheel):
     """Return the files of a wheel, the extension module by its name only."""
-    return {name.partition(".cpython-")[0] for name in names(wheel)}
+    return {re.sub(r"\.(cpython-[\w-]+|abi3)\.so$", "", name) for name in names(wheel)}
 
 
 @pytest.mark.sample
@@ -153,9 +155,9 @@ def test_wheel_of_a_native_package_is_the_same_from_sdist_and_tree(
 ):
     """That of this Python comes from the sdist, those of the others from the tree."""
     from_sdist = wheel(native_package)
-    abi = f"cp{interpreter.version.replace('.', '')}"
-    others = list(dist.glob(f"{native_package.replace('-', '_')}-*-{abi}-*.whl"))
-    if interpreter.version == HERE or not others:
+    tag = tag_of(interpreter.version)
+    others = list(dist.glob(f"{native_package.replace('-', '_')}-*-{tag}-*.whl"))
+    if tag == tag_of(HERE) or not others:
         pytest.skip(f"no wheel of {native_package} for Python {interpreter.version} from the tree")
     assert same_for_all_pythons(others[0]) == same_for_all_pythons(from_sdist)
 

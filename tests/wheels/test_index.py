@@ -15,7 +15,7 @@ import tomllib
 
 import pytest
 
-from interpreters import HERE, PACKAGES, ROOT, project, run
+from interpreters import HERE, PACKAGES, ROOT, project, run, tag_of
 from release_check import version_of
 
 pytestmark = pytest.mark.rehearsal
@@ -58,7 +58,7 @@ FREE = "Apache;BSD;MIT;MPL-2.0;PSF-2.0;Python Software Foundation"
 @pytest.fixture(scope="module")
 def files(dist):
     """The files of the release: all but wheels for other Pythons."""
-    ours = {"py3", f"cp{HERE.replace('.', '')}"}
+    ours = {"py3", tag_of(HERE)}
     wheels = [path for path in dist.glob("*.whl") if path.name.split("-")[2] in ours]
     return [*wheels, *dist.glob("*.tar.gz")]
 

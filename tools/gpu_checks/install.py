@@ -19,7 +19,7 @@ CUDA = "tensor-ops-cuda"
 BUILD_REQUIREMENTS = {
     "pip": "pip",
     "scikit_build_core": "scikit-build-core",
-    "pybind11": "pybind11",
+    "nanobind": "nanobind",
 }
 PIP = ("-m", "pip", "install", "--no-deps", "--no-index", "--upgrade")
 

@@ -35,7 +35,7 @@ PACKAGES = (
         "ml-dtypes",
         "pyopencl",
     ),
-    *("scikit-build-core", "pybind11", "cmake", "ninja", "hypothesis", "pytest", "pytest-xdist"),
+    *("scikit-build-core", "nanobind", "cmake", "ninja", "hypothesis", "pytest", "pytest-xdist"),
     *("transformers", "tokenizers", "jinja2"),
 )
 

@@ -56,8 +56,8 @@ BoundExecutable::BoundExecutable(std::unique_ptr<decode::Executor> executor,
                                                                : NPY_UINT64;
     Shape shape{array.rows};
     if (array.columns > 0) shape.push_back(array.columns);
-    arrays_[nb::cast(array.name)] = object_of(
-        array_over(type, shape, memory.get() + array.offset, Owned::borrow(owner.ptr())));
+    arrays_[nb::cast(array.name)] =
+        object_of(array_over(type, shape, memory.get() + array.offset, Owned::borrow(owner.ptr())));
   }
 }
 

@@ -8,6 +8,8 @@
 namespace tensor_ops {
 namespace {
 
+Name out("out");
+
 // As repr() writes it.
 std::string number_text(double value) {
   const std::unique_ptr<char, decltype(&PyMem_Free)> digits(
@@ -48,7 +50,8 @@ bool is_name(PyObject* name, const char* text) {
 }
 
 PyObject** slot_named(const Declaration& op, Arguments& arguments, PyObject* name) {
-  if (is_name(name, "out")) return &arguments.out;
+  // Names in a program's text are interned, and this one has no text to be compared with.
+  if (name == out.get() || is_name(name, "out")) return &arguments.out;
   for (std::size_t i = 0; i < op.parameters.size(); ++i)
     if (is_name(name, op.parameters[i].name)) return &arguments.value[i];
   if (kKeyword && is_name(name, kKeyword)) return &arguments.keyword;

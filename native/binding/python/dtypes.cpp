@@ -37,7 +37,8 @@ bool is_bfloat16_type(PyTypeObject* type) {
   if (!is_called(type, "__name__", "bfloat16") || !is_called(type, "__module__", "ml_dtypes"))
     return false;
   PyTypeObject* none = nullptr;
-  if (bfloat16_type.compare_exchange_strong(none, type)) Py_INCREF(reinterpret_cast<PyObject*>(type));
+  if (bfloat16_type.compare_exchange_strong(none, type))
+    Py_INCREF(reinterpret_cast<PyObject*>(type));
   return true;
 }
 

@@ -34,8 +34,7 @@ bool truth_of(const Owned& value) {
 // PyTorch's, of the thread.
 bool does_torch_record_gradients() {
   PyObject* module = words::torch.get();
-  return !module ||
-         truth_of(call_method(module, words::is_grad_enabled.get()));
+  return !module || truth_of(call_method(module, words::is_grad_enabled.get()));
 }
 
 bool has_tangent(PyObject* object) {

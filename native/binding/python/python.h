@@ -1,8 +1,8 @@
 // Python's and NumPy's C API, the latter imported once, in binding/python/import_numpy.cpp.
 //
-// Wheels for CPython 3.12 and newer keep to its stable ABI (Py_LIMITED_API), all others are compiled
-// with the whole API. The code is the same for both: it uses what both have, and asks this header
-// for what the stable ABI lacks.
+// Wheels for CPython 3.12 and newer keep to its stable ABI (Py_LIMITED_API), all others are
+// compiled with the whole API. The code is the same for both: it uses what both have, and asks this
+// header for what the stable ABI lacks.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN

@@ -10,7 +10,7 @@ PACKAGE = Path(__file__).parents[1]
 ROOT = PACKAGE.parents[1]
 PROGRAM = ROOT / "tests/conformance/c_interface_program.c"
 # Looking for these would be an error.
-NO_PYTHON = [f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON" for name in ("Python", "pybind11")]
+NO_PYTHON = [f"-DCMAKE_DISABLE_FIND_PACKAGE_{name}=ON" for name in ("Python", "nanobind")]
 ONE_OP = ["-DTENSOR_OPS_CUDA_EMULATION=ON", "-DTENSOR_OPS_CUDA_OPS=silu"]
 # Quick to compile: neither optimized nor with symbols for a debugger.
 QUICK = ["-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG="]

@@ -152,8 +152,8 @@ class PyExecutable final : public BoundExecutable {
     });
   }
   template <class Read>
-  nb::object read(const char* where, const std::vector<std::size_t>& numbers,
-                                 std::size_t bytes, Read read_one) {
+  nb::object read(const char* where, const std::vector<std::size_t>& numbers, std::size_t bytes,
+                  Read read_one) {
     Owned rows = empty_array(NPY_UINT8, {numbers.size(), bytes});
     auto* to = data_of<unsigned char>(rows);
     in_turn(where, [&](Executable& executable) {

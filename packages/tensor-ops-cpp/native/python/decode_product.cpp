@@ -63,9 +63,8 @@ std::size_t variant_of(const std::string& name) {
 
 void check_row_bytes(const WeightFormat& format, std::size_t bytes, std::size_t columns) {
   if (columns % format.block_columns || bytes != format.row_bytes(columns))
-    throw ValueError(std::string("a row of ") + format.name + " with " +
-                          std::to_string(columns) + " columns does not take " +
-                          std::to_string(bytes) + " bytes");
+    throw ValueError(std::string("a row of ") + format.name + " with " + std::to_string(columns) +
+                     " columns does not take " + std::to_string(bytes) + " bytes");
 }
 
 // Memory that is aligned to a line.
@@ -92,8 +91,7 @@ nb::object decode_product(const std::string& format_name, const std::string& act
                                     .for_tokens(tokens_at_a_time);
   const PackTile pack = format.pack[product_variants()[index].level];
   if (!kernel.multiply) throw ValueError(format_name + " has no product with " + activations);
-  if (weight.dims() != 2 || x.dims() != 2)
-    throw ValueError("weight and x have two dimensions");
+  if (weight.dims() != 2 || x.dims() != 2) throw ValueError("weight and x have two dimensions");
   if (!tokens_at_a_time) throw ValueError("tokens must be at least 1");
   const auto rows = weight.length(0);
   const auto tokens = x.length(0);

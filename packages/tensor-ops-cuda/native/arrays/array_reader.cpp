@@ -140,7 +140,8 @@ void ArrayReader::take_device_of(const char* name, PyObject* object, int device)
   if (device == device_) return;
   if (device == kHost || is_host())
     throw TypeError(text(op_, ": ", name, " is a ", type_name(object), " ", device_text(device),
-                         " and ", first_, " is a ", type_name(first_type_), " ", device_text(device_),
+                         " and ", first_, " is a ", type_name(first_type_), " ",
+                         device_text(device_),
                          "; all arrays of a call must be NumPy's, or on one device"));
   throw ValueError(text(op_, ": ", name, " is ", device_text(device), " and ", first_, " is ",
                         device_text(device_), "; all arrays of a call must be on one device"));

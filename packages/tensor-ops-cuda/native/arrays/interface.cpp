@@ -62,8 +62,9 @@ void read_data(const Interface& interface, View& view) {
 // Bytes of an element.
 std::int64_t read_dtype(const Interface& interface, View& view) {
   const Owned typestr = interface.find("typestr");
-  const char* code =
-      typestr && PyUnicode_Check(typestr.get()) ? PyUnicode_AsUTF8AndSize(typestr.get(), nullptr) : nullptr;
+  const char* code = typestr && PyUnicode_Check(typestr.get())
+                         ? PyUnicode_AsUTF8AndSize(typestr.get(), nullptr)
+                         : nullptr;
   if (!code || std::strlen(code) < 3) interface.refuse("has no typestr");
   if (code[0] == '>') interface.refuse("has a typestr that is not in native byte order");
   const std::string kind = code + 1;

@@ -26,8 +26,9 @@ std::string package_of(PyTypeObject* type, const char* attribute) {
     if (attribute_of(base, attribute)) home = base;
   }
   const Owned module = attribute_of(home, "__module__");
-  const char* name =
-      module && PyUnicode_Check(module.get()) ? PyUnicode_AsUTF8AndSize(module.get(), nullptr) : nullptr;
+  const char* name = module && PyUnicode_Check(module.get())
+                         ? PyUnicode_AsUTF8AndSize(module.get(), nullptr)
+                         : nullptr;
   if (!name) PyErr_Clear();
   const std::string whole = name ? name : "";
   return whole.substr(0, whole.find('.'));

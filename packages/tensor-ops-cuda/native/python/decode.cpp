@@ -16,7 +16,7 @@
 #include "launch/device.h"
 #include "python/host_device.h"
 
-namespace py = pybind11;
+namespace nb = nanobind;
 
 namespace tensor_ops {
 namespace {
@@ -31,7 +31,7 @@ int device_of_programs(const char* function) {
 }
 
 // The handle of a stream, as libraries in Python give it.
-void* stream_from(const py::handle& value) {
+void* stream_from(const nb::handle& value) {
   if (!PyLong_Check(value.ptr()) || PyBool_Check(value.ptr()))
     throw TypeError(
         text("stream must be the handle of a stream, an int, got ", type_name(value.ptr())));
@@ -42,13 +42,13 @@ void* stream_from(const py::handle& value) {
 
 // Whether tensor cores multiply is said by use_cutlass_kernel and by the activations, which may not
 // contradict each other.
-void take_options(const py::object& options, decode::CompileOptions& compile) {
+void take_options(const nb::object& options, decode::CompileOptions& compile) {
   if (options.is_none()) return;
   std::optional<bool> by_kernel, by_activations;
-  for (const auto& [key, value] : py::dict(options)) {
-    const auto name = py::str(key).cast<std::string>();
+  for (const auto [key, value] : dict_from(options)) {
+    const std::string name = text_of(key);
     if (name == "activations") {
-      const auto type = decode::activation_type(py::str(value).cast<std::string>());
+      const auto type = decode::activation_type(text_of(value));
       by_activations = decode::are_for_tensor_cores(type);
     } else if (name == "use_cutlass_kernel") {
       if (!PyBool_Check(value.ptr()))
@@ -70,8 +70,8 @@ void take_options(const py::object& options, decode::CompileOptions& compile) {
   compile.uses_tensor_cores = by_either;
 }
 
-decode::CompileOptions compile_options(const char* function, const py::object& num_workers,
-                                       const py::object& options, const GivenRanks& ranks) {
+decode::CompileOptions compile_options(const char* function, const nb::object& num_workers,
+                                       const nb::object& options, const GivenRanks& ranks) {
   decode::CompileOptions compile{};
   compile.rank = ranks.rank();
   compile.world_size = ranks.world_size();
@@ -85,11 +85,11 @@ decode::CompileOptions compile_options(const char* function, const py::object& n
   return compile;
 }
 
-std::unique_ptr<BoundExecutable> compile_program(const std::string& json, const py::object& tensors,
-                                                 const py::object& num_workers,
-                                                 const py::object& options,
-                                                 const py::object& progress,
-                                                 const py::object& ranks) {
+std::unique_ptr<BoundExecutable> compile_program(const std::string& json, const nb::object& tensors,
+                                                 const nb::object& num_workers,
+                                                 const nb::object& options,
+                                                 const nb::object& progress,
+                                                 const nb::object& ranks) {
   const GivenRanks among("compile_program", ranks);
   decode::CompileOptions compile = compile_options("compile_program", num_workers, options, among);
   compile.progress = progress_calls(progress);
@@ -106,15 +106,15 @@ std::unique_ptr<BoundExecutable> compile_program(const std::string& json, const 
   return made;
 }
 
-py::object unsupported_reason(const std::string& json) {
+nb::object unsupported_reason(const std::string& json) {
   return reason_of([&] {
     const int device = usable_device(chosen_host_device()).index;
     decode::require_runnable(*program_of(json), device);
   });
 }
 
-py::dict program_memory(const std::string& json, const py::object& num_workers,
-                        const py::object& options, const py::object& ranks) {
+nb::dict program_memory(const std::string& json, const nb::object& num_workers,
+                        const nb::object& options, const nb::object& ranks) {
   const auto program = program_of(json);
   const GivenRanks among("program_memory", ranks);
   return dict_of(
@@ -127,17 +127,18 @@ std::size_t program_memory_limit() {
 
 }  // namespace
 
-void add_decode(py::module_& module) {
-  using namespace py::literals;
+void add_decode(nb::module_& module) {
+  using namespace nb::literals;
   module.def("supports_program", unsupported_reason, "program"_a);
-  module.def("program_memory", program_memory, "program"_a, "num_workers"_a, "options"_a,
-             "ranks"_a);
+  module.def("program_memory", program_memory, "program"_a, any_argument("num_workers"),
+             any_argument("options"), any_argument("ranks"));
   module.def("program_memory_limit", program_memory_limit);
   module.def("most_workers",
              [] { return decode::most_blocks(device_of_programs("most_workers")); });
   executable_class<BoundExecutable>(module);
-  module.def("compile_program", compile_program, "program"_a, "tensors"_a, "num_workers"_a,
-             "options"_a, "progress"_a, "ranks"_a);
+  module.def("compile_program", compile_program, "program"_a, any_argument("tensors"),
+             any_argument("num_workers"), any_argument("options"), any_argument("progress"),
+             any_argument("ranks"));
 }
 
 }  // namespace tensor_ops

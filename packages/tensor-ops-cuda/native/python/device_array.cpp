@@ -2,37 +2,32 @@
 
 #include "arrays/device_array.h"
 #include "arrays/readers.h"
-#include "binding/python/python.h"
 #include "declaration/errors.h"
 #include "launch/device.h"
 #include "launch/streams.h"
 #include "python/host_device.h"
 
-namespace py = pybind11;
+namespace nb = nanobind;
 
 namespace tensor_ops {
 namespace {
 
 PyTypeObject* the_type = nullptr;
 
-py::object numpy_dtype(DType dtype) {
-  const py::object make = py::module_::import("numpy").attr("dtype");
+nb::object numpy_dtype(DType dtype) {
+  const nb::object make = nb::module_::import_("numpy").attr("dtype");
   if (dtype != kBFloat16) return make(kDTypeNames[dtype]);
-  return make(py::module_::import("ml_dtypes").attr("bfloat16"));
+  return make(nb::module_::import_("ml_dtypes").attr("bfloat16"));
 }
 
-py::tuple shape_of(const DeviceArray& array) {
-  py::tuple shape(array.shape.size());
-  for (std::size_t d = 0; d < array.shape.size(); ++d) shape[d] = array.shape[d];
-  return shape;
-}
+nb::tuple shape_of(const DeviceArray& array) { return nb::tuple(nb::cast(array.shape)); }
 
-py::tuple strides_of(const DeviceArray& array) {
+nb::tuple strides_of(const DeviceArray& array) {
   View view;
   read_device_array(array, view);
-  py::tuple strides(array.shape.size());
-  for (int d = 0; d < view.dims; ++d) strides[static_cast<std::size_t>(d)] = view.strides[d];
-  return strides;
+  nb::list strides;
+  for (int d = 0; d < view.dims; ++d) strides.append(view.strides[d]);
+  return nb::tuple(strides);
 }
 
 std::string device_name(const DeviceArray& array) { return text("cuda:", array.device); }
@@ -48,22 +43,22 @@ std::int64_t length(const DeviceArray& array) {
   return array.shape[0];
 }
 
-py::object to_numpy(const DeviceArray& array) {
-  const py::object result =
-      py::module_::import("numpy").attr("empty")(shape_of(array), numpy_dtype(array.dtype));
+nb::object to_numpy(const DeviceArray& array) {
+  const nb::object result =
+      nb::module_::import_("numpy").attr("empty")(shape_of(array), numpy_dtype(array.dtype));
   void* data = PyArray_DATA(reinterpret_cast<PyArrayObject*>(result.ptr()));
   const ReleasedGil released;
   download(array, data);
   return result;
 }
 
-cudaStream_t stream_numbered(const py::object& number, const char* where) {
-  if (!py::isinstance<py::int_>(number) || py::isinstance<py::bool_>(number))
+cudaStream_t stream_numbered(const nb::object& number, const char* where) {
+  if (!nb::isinstance<nb::int_>(number) || nb::isinstance<nb::bool_>(number))
     throw TypeError(text(where,
                          ": stream must be an int, the address of a cudaStream_t, or an object "
                          "with __cuda_stream__, got ",
                          type_name(number.ptr())));
-  const auto value = number.cast<long long>();
+  const auto value = nb::cast<long long>(number);
   if (value <= 0)
     throw ValueError(text(where, ": stream is ", value,
                           "; 1 is the default stream, 2 the thread's, and anything else the "
@@ -72,76 +67,76 @@ cudaStream_t stream_numbered(const py::object& number, const char* where) {
 }
 
 // The stream of an object with the protocol of cuda.core, which gives (version, address).
-cudaStream_t stream_of_object(const py::object& object, const char* where) {
-  const py::object answer = object.attr("__cuda_stream__")();
-  const bool is_known = py::isinstance<py::tuple>(answer) && py::len(answer) == 2 &&
-                        py::isinstance<py::int_>(py::tuple(answer)[0]) &&
-                        py::tuple(answer)[0].cast<int>() == 0;
+cudaStream_t stream_of_object(const nb::object& object, const char* where) {
+  const nb::object answer = object.attr("__cuda_stream__")();
+  const bool is_known = nb::isinstance<nb::tuple>(answer) && nb::len(answer) == 2 &&
+                        nb::isinstance<nb::int_>(nb::object(answer[0])) &&
+                        nb::object(answer[0]).equal(nb::int_(0));
   if (!is_known)
     throw TypeError(text(where, ": __cuda_stream__ of ", type_name(object.ptr()),
-                         " must return (0, address), got ", py::repr(answer).cast<std::string>()));
-  const py::object address = py::tuple(answer)[1];
-  return address.equal(py::int_(0)) ? cudaStreamLegacy : stream_numbered(address, where);
+                         " must return (0, address), got ", repr_text(answer.ptr())));
+  const nb::object address = answer[1];
+  return address.equal(nb::int_(0)) ? cudaStreamLegacy : stream_numbered(address, where);
 }
 
-void require_own_device(const DeviceArray& array, const py::object& dl_device) {
+void require_own_device(const DeviceArray& array, const nb::object& dl_device) {
   if (dl_device.is_none()) return;
-  const py::tuple wanted = dl_device;
-  if (py::int_(wanted[0]).cast<int>() != dlpack::kCUDA ||
-      py::int_(wanted[1]).cast<int>() != array.device)
-    throw py::buffer_error(text("a DeviceArray is exported to its own device, ", device_name(array),
-                                "; use numpy() for host memory"));
+  const nb::tuple wanted(dl_device);
+  const auto number = [&](int i) { return nb::cast<int>(nb::int_(nb::object(wanted[i]))); };
+  if (number(0) != dlpack::kCUDA || number(1) != array.device)
+    throw nb::buffer_error(text("a DeviceArray is exported to its own device, ", device_name(array),
+                                "; use numpy() for host memory")
+                               .c_str());
 }
 
 // The consumer's stream waits for the array; without a stream, the default one does.
-py::object dlpack_capsule(const DeviceArray& array, const py::object& stream,
-                          const py::object& max_version, const py::object& dl_device,
-                          const py::object& copy) {
+nb::object dlpack_capsule(const DeviceArray& array, const nb::object& stream,
+                          const nb::object& max_version, const nb::object& dl_device,
+                          const nb::object& copy) {
   require_own_device(array, dl_device);
-  if (!copy.is_none() && copy.cast<bool>())
-    throw py::buffer_error("a DeviceArray is exported without a copy; pass copy=None");
-  const bool waits = stream.is_none() || !stream.equal(py::int_(-1));
+  if (!copy.is_none() && PyObject_IsTrue(copy.ptr()) == 1)
+    throw nb::buffer_error("a DeviceArray is exported without a copy; pass copy=None");
+  const bool waits = stream.is_none() || !stream.equal(nb::int_(-1));
   if (waits) {
     const CurrentDevice current(array.device);
     order_after(stream.is_none() ? cudaStreamLegacy : stream_numbered(stream, "__dlpack__"),
                 array.stream);
   }
-  const bool versioned = !max_version.is_none() && py::tuple(max_version)[0].cast<int>() >= 1;
+  const bool versioned = !max_version.is_none() && nb::cast<int>(nb::tuple(max_version)[0]) >= 1;
   PyObject* capsule = to_capsule(array, versioned);
-  if (!capsule) throw py::error_already_set();
-  return py::reinterpret_steal<py::object>(capsule);
+  return object_of(Owned(capsule));
 }
 
-py::dict cuda_array_interface(const DeviceArray& array) {
+nb::dict cuda_array_interface(const DeviceArray& array) {
   if (array.dtype == kBFloat16)
-    throw py::attribute_error("__cuda_array_interface__ has no bfloat16; use DLPack");
-  py::dict result;
+    throw nb::attribute_error("__cuda_array_interface__ has no bfloat16; use DLPack");
+  nb::dict result;
   result["shape"] = shape_of(array);
   result["typestr"] = numpy_dtype(array.dtype).attr("str");
-  result["data"] = py::make_tuple(reinterpret_cast<std::uintptr_t>(array.data()), false);
-  result["strides"] = py::none();
+  result["data"] = nb::make_tuple(reinterpret_cast<std::uintptr_t>(array.data()), false);
+  result["strides"] = nb::none();
   const auto number = reinterpret_cast<std::uintptr_t>(array.stream);
   result["stream"] = number ? number : 1;
   result["version"] = 3;
   return result;
 }
 
-int device_index(const py::object& device) {
+int device_index(const nb::object& device) {
   if (device.is_none()) return chosen_host_device();
-  if (py::isinstance<py::str>(device)) {
-    const std::string name = device.cast<std::string>();
+  if (nb::isinstance<nb::str>(device)) {
+    const std::string name = text_of(device);
     if (name == "cuda") return chosen_host_device();
     if (name.size() == 6 && name.compare(0, 5, "cuda:") == 0 && name[5] >= '0' && name[5] <= '9')
       return name[5] - '0';
     throw ValueError(text("to_device: device is '", name, "'; it must be like 'cuda:0'"));
   }
-  if (!py::isinstance<py::int_>(device) || py::isinstance<py::bool_>(device))
+  if (!nb::isinstance<nb::int_>(device) || nb::isinstance<nb::bool_>(device))
     throw TypeError(text("to_device: device must be an int or a str like 'cuda:0', got ",
                          type_name(device.ptr())));
-  return device.cast<int>();
+  return nb::cast<int>(device);
 }
 
-DeviceArray to_device(const py::object& array, const py::object& device, const py::object& stream) {
+DeviceArray to_device(const nb::object& array, const nb::object& device, const nb::object& stream) {
   if (!PyArray_Check(array.ptr()))
     throw TypeError(text("to_device: array must be a numpy.ndarray, got ", type_name(array.ptr())));
   Array read;
@@ -154,7 +149,7 @@ DeviceArray to_device(const py::object& array, const py::object& device, const p
   const int index = device_index(device);
   usable_device(index);
   const CurrentDevice current(index);
-  PyObject* owner = py::hasattr(stream, "__cuda_stream__") ? stream.ptr() : nullptr;
+  PyObject* owner = nb::hasattr(stream, "__cuda_stream__") ? stream.ptr() : nullptr;
   const cudaStream_t handle = stream.is_none() ? own_stream(index)
                               : owner          ? stream_of_object(stream, "to_device")
                                                : stream_numbered(stream, "to_device");
@@ -211,48 +206,46 @@ DeviceArray(shape=(3,), dtype=float16, device='cuda:0')
 
 bool is_device_array_type(PyTypeObject* type) { return type == the_type; }
 
-const DeviceArray& device_array_of(PyObject* object) {
-  return py::handle(object).cast<const DeviceArray&>();
-}
+const DeviceArray& device_array_of(PyObject* object) { return *nb::inst_ptr<DeviceArray>(object); }
 
 PyObject* to_object(DeviceArray array) {
   try {
-    return py::cast(std::move(array)).release().ptr();
-  } catch (py::error_already_set& error) {
+    return nb::cast(std::move(array)).release().ptr();
+  } catch (nb::python_error& error) {
     error.restore();
     throw PythonError();
   }
 }
 
-void add_device_array(py::module_& module) {
-  using namespace py::literals;
+void add_device_array(nb::module_& module) {
   const auto type =
-      py::class_<DeviceArray>(module, "DeviceArray", kClassDoc, py::is_final())
-          .def_property_readonly("shape", shape_of, "The lengths of the axes.")
-          .def_property_readonly("strides", strides_of, "The bytes from one element to the next.")
-          .def_property_readonly(
+      nb::class_<DeviceArray>(module, "DeviceArray", kClassDoc, nb::is_final())
+          .def_prop_ro("shape", shape_of, "The lengths of the axes.")
+          .def_prop_ro("strides", strides_of, "The bytes from one element to the next.")
+          .def_prop_ro(
               "dtype", [](const DeviceArray& array) { return numpy_dtype(array.dtype); },
               "The NumPy dtype; ``ml_dtypes`` has bfloat16.")
-          .def_property_readonly("device", device_name, "The name of the device, like ``cuda:0``.")
-          .def_property_readonly(
+          .def_prop_ro("device", device_name, "The name of the device, like ``cuda:0``.")
+          .def_prop_ro(
               "ndim", [](const DeviceArray& array) { return array.shape.size(); },
               "The number of axes.")
-          .def_property_readonly("size", &DeviceArray::size, "The number of elements.")
-          .def_property_readonly("nbytes", &DeviceArray::bytes, "The bytes of all elements.")
+          .def_prop_ro("size", &DeviceArray::size, "The number of elements.")
+          .def_prop_ro("nbytes", &DeviceArray::bytes, "The bytes of all elements.")
           .def("numpy", to_numpy, "Copy to a NumPy array, which waits for the array's stream.")
           .def("__len__", length)
           .def("__repr__", repr)
-          .def("__dlpack__", dlpack_capsule, py::kw_only(), "stream"_a = py::none(),
-               "max_version"_a = py::none(), "dl_device"_a = py::none(), "copy"_a = py::none())
+          .def("__dlpack__", dlpack_capsule, nb::kw_only(), any_argument("stream") = nb::none(),
+               any_argument("max_version") = nb::none(), any_argument("dl_device") = nb::none(),
+               any_argument("copy") = nb::none())
           .def("__dlpack_device__",
                [](const DeviceArray& array) {
-                 return py::make_tuple(static_cast<int>(dlpack::kCUDA), array.device);
+                 return nb::make_tuple(static_cast<int>(dlpack::kCUDA), array.device);
                })
-          .def_property_readonly("__cuda_array_interface__", cuda_array_interface);
+          .def_prop_ro("__cuda_array_interface__", cuda_array_interface);
   the_type = reinterpret_cast<PyTypeObject*>(type.ptr());
   type.attr("__module__") = "tensor_ops_cuda";
-  module.def("to_device", to_device, kToDeviceDoc, "array"_a, py::kw_only(),
-             "device"_a = py::none(), "stream"_a = py::none());
+  module.def("to_device", to_device, kToDeviceDoc, any_argument("array"), nb::kw_only(),
+             any_argument("device") = nb::none(), any_argument("stream") = nb::none());
 }
 
 }  // namespace tensor_ops

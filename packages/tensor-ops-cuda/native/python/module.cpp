@@ -9,13 +9,13 @@
 #include "python/device_array.h"
 #include "python/host_device.h"
 
-namespace py = pybind11;
+namespace nb = nanobind;
 
 namespace tensor_ops {
 namespace {
 
-py::dict facts_of(const Device& device) {
-  py::dict facts;
+nb::dict facts_of(const Device& device) {
+  nb::dict facts;
   facts["index"] = device.facts.index;
   facts["name"] = device.name;
   facts["compute_capability"] = 10 * device.facts.major + device.facts.minor;
@@ -27,8 +27,8 @@ py::dict facts_of(const Device& device) {
   return facts;
 }
 
-py::list list_devices() {
-  py::list list;
+nb::list list_devices() {
+  nb::list list;
   for (const Device& device : devices()) list.append(facts_of(device));
   return list;
 }
@@ -38,7 +38,7 @@ py::list list_devices() {
 // Without the GIL calls need nothing more than they need while they have released it: state of the
 // process is atomic, behind a lock that is held across no call into Python, or made before the
 // module is. An array that another thread reshapes meanwhile is its caller's mistake, as in NumPy.
-PYBIND11_MODULE(_native, module, py::mod_gil_not_used()) {
+NB_MODULE(_native, module) {
   module.doc() = "Native part of tensor_ops_cuda.";
   module.attr("architectures") = compiled_architectures();
   module.attr("device_variable") = kDeviceVariable;

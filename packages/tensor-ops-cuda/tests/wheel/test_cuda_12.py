@@ -27,8 +27,8 @@ SOURCES = [
     reason="no headers: pip install nvidia-cuda-runtime-cu12==12.9.* nvidia-cuda-nvcc-cu12==12.9.*",
 )
 def test_the_host_side_compiles_with_its_headers():
-    pybind11 = pytest.importorskip("pybind11")
-    folders = [*HEADERS, sysconfig.get_path("include"), pybind11.get_include(), np.get_include()]
+    nanobind = pytest.importorskip("nanobind")
+    folders = [*HEADERS, sysconfig.get_path("include"), nanobind.include_dir(), np.get_include()]
     ours = [f"-I{folder / 'native'}" for folder in (PACKAGE, PACKAGE.parents[1])]
     options = ["-std=c++17", "-fsyntax-only", *ours]
     options += [word for folder in folders for word in ("-isystem", str(folder))]
