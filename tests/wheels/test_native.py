@@ -7,7 +7,7 @@ import sys
 import pytest
 from packaging.version import Version
 
-from interpreters import run
+from interpreters import run, tag_of
 
 # Libraries of glibc and GCC that are loaded from the system; all else is compiled in.
 OF_THE_SYSTEM = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1"}
@@ -28,6 +28,14 @@ def test_tag_and_newest_symbols_are_named(native_package, wheel, capsys):
         print(f"\n{wheel(native_package).name}: {found['overall_tag']}")
         for library, symbols in sorted(found["versioned_symbols"].items()):
             print(f"  {library}: up to {', '.join(newest(symbols))}")
+
+
+def test_one_wheel_for_several_pythons_keeps_to_the_stable_abi(native_package, dist, interpreter):
+    stem, tag = native_package.replace("-", "_"), tag_of(interpreter.version)
+    wheels = list(dist.glob(f"{stem}-*-{tag}-abi3-*.whl"))
+    if not wheels:
+        pytest.skip(f"{native_package} has no wheel here that keeps to the stable ABI")
+    run(sys.executable, "-m", "abi3audit", "--strict", *wheels)
 
 
 def newest(symbols):

@@ -2,7 +2,7 @@
 
 #include "declaration/errors.h"
 #if defined(_WIN32)
-#include <windows.h>
+#include "declaration/windows_api.h"
 #else
 #include <dlfcn.h>
 #endif

@@ -198,7 +198,7 @@ class PyExecutable final : public BoundExecutable {
   nb::object packed_;  // the caller's packed weights
 };
 
-std::unique_ptr<PyExecutable> compile_program(const std::string& json, const nb::object& tensors,
+std::unique_ptr<PyExecutable> compile_program(const Text& json, const nb::object& tensors,
                                               const nb::object& num_workers,
                                               const nb::object& options, const nb::object& progress,
                                               const nb::object& ranks, const nb::object& packed,
@@ -234,23 +234,21 @@ std::unique_ptr<PyExecutable> compile_program(const std::string& json, const nb:
                                         packed);
 }
 
-nb::object unsupported_reason(const std::string& json) {
+nb::object unsupported_reason(const Text& json) {
   return reason_of([&] {
     if (!isa_choice().reason.empty()) throw UnavailableError(isa_choice().reason);
     decode::require_kernels(*program_of(json));
   });
 }
 
-nb::dict program_memory(const std::string& json, const nb::object& num_workers,
-                        const nb::object& options, const nb::object& ranks) {
+nb::dict program_memory(const Text& json, const nb::object& num_workers, const nb::object& options,
+                        const nb::object& ranks) {
   return dict_of(Executable::memory_of(
       *program_of(json),
       compile_options(num_workers, options, GivenRanks("program_memory", ranks))));
 }
 
-std::string packed_layout(const std::string& json) {
-  return decode::packed_layout(*program_of(json));
-}
+std::string packed_layout(const Text& json) { return decode::packed_layout(*program_of(json)); }
 
 std::uint64_t packed_checksum(const nb::object& packed, const nb::object& num_workers) {
   const std::size_t workers = workers_argument(num_workers);

@@ -85,7 +85,7 @@ decode::CompileOptions compile_options(const char* function, const nb::object& n
   return compile;
 }
 
-std::unique_ptr<BoundExecutable> compile_program(const std::string& json, const nb::object& tensors,
+std::unique_ptr<BoundExecutable> compile_program(const Text& json, const nb::object& tensors,
                                                  const nb::object& num_workers,
                                                  const nb::object& options,
                                                  const nb::object& progress,
@@ -106,15 +106,15 @@ std::unique_ptr<BoundExecutable> compile_program(const std::string& json, const 
   return made;
 }
 
-nb::object unsupported_reason(const std::string& json) {
+nb::object unsupported_reason(const Text& json) {
   return reason_of([&] {
     const int device = usable_device(chosen_host_device()).index;
     decode::require_runnable(*program_of(json), device);
   });
 }
 
-nb::dict program_memory(const std::string& json, const nb::object& num_workers,
-                        const nb::object& options, const nb::object& ranks) {
+nb::dict program_memory(const Text& json, const nb::object& num_workers, const nb::object& options,
+                        const nb::object& ranks) {
   const auto program = program_of(json);
   const GivenRanks among("program_memory", ranks);
   return dict_of(
