@@ -36,10 +36,11 @@ nanobind_add_module(_native STABLE_ABI FREE_THREADED NB_STATIC NB_DOMAIN ${libra
 target_link_libraries(_native PRIVATE ${library}_calls ${library} ${module_settings} ${python} Python::NumPy
                                       ${CMAKE_DL_LIBS})
 target_compile_definitions(_native PRIVATE TENSOR_OPS_VERSION="${PROJECT_VERSION}")
+get_target_property(nanobind_library _native LINK_LIBRARIES)
+list(FILTER nanobind_library INCLUDE REGEX "^nanobind")
+target_compile_options(${nanobind_library} PRIVATE -w) # its warnings are not ours
 if(NOT TENSOR_OPS_SANITIZE AND NOT TENSOR_OPS_CUDA_EMULATION)
-  get_target_property(linked _native LINK_LIBRARIES)
-  list(FILTER linked INCLUDE REGEX "^nanobind")
-  foreach(target IN ITEMS _native ${linked})
+  foreach(target IN ITEMS _native ${nanobind_library})
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Os>)
   endforeach()
 endif()
