@@ -82,6 +82,13 @@ nb::object new_function(std::size_t index, const nb::module_& module) {
   return object_of(Owned(PyCFunction_NewEx(&methods[index], module.ptr(), home.ptr())));
 }
 
+// Has functions of nanobind's pickled by their names, as Python's own are.
+void make_functions_picklable() {
+  const nb::object function = nb::cpp_function([] {});
+  const nb::object by_name = nb::module_::import_("operator").attr("attrgetter")("__name__");
+  nb::module_::import_("copyreg").attr("pickle")(function.type(), by_name);
+}
+
 }  // namespace
 
 void add_ops(nb::module_& module, const char* version) {
@@ -89,6 +96,7 @@ void add_ops(nb::module_& module, const char* version) {
   nb::set_leak_warnings(false);
   if (!import_numpy()) throw nb::python_error();
   nb::register_exception_translator(translate);
+  make_functions_picklable();
   if (registered_ops().size() > kMaxOps) throw nb::import_error("too many ops");
   nb::dict public_ops;
   for (std::size_t i = 0; i < registered_ops().size(); ++i) {

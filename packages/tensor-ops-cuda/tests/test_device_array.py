@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import pickle
 import weakref
 
 import ml_dtypes
@@ -216,3 +217,7 @@ def test_memory_is_released(runtime):
 def test_is_final(device):
     with pytest.raises(TypeError):
         type("Mine", (tensor_ops_cuda.DeviceArray,), {})
+
+
+def test_to_device_is_pickled_by_its_name():
+    assert pickle.loads(pickle.dumps(to_device)) is to_device
