@@ -49,9 +49,12 @@ bool is_name(PyObject* name, const char* text) {
   return PyUnicode_CompareWithASCIIString(name, text) == 0;
 }
 
-PyObject** slot_named(const Declaration& op, Arguments& arguments, PyObject* name) {
-  // Names in a program's text are interned, and this one has no text to be compared with.
-  if (name == out.get() || is_name(name, "out")) return &arguments.out;
+PyObject** slot_named(const Declaration& op, const ParameterNames& names, Arguments& arguments,
+                      PyObject* name) {
+  if (name == out.get()) return &arguments.out;
+  for (std::size_t i = 0; i < op.parameters.size(); ++i)
+    if (name == names.of[i]) return &arguments.value[i];
+  if (is_name(name, "out")) return &arguments.out;
   for (std::size_t i = 0; i < op.parameters.size(); ++i)
     if (is_name(name, op.parameters[i].name)) return &arguments.value[i];
   if (kKeyword && is_name(name, kKeyword)) return &arguments.keyword;
@@ -69,8 +72,17 @@ void require_all(const Declaration& op, const Arguments& arguments) {
 
 }  // namespace
 
-Arguments sort_arguments(const Declaration& op, PyObject* const* args, Py_ssize_t positional,
-                         PyObject* keyword_names) {
+ParameterNames interned_names(const Declaration& op) {
+  ParameterNames names;
+  for (std::size_t i = 0; i < op.parameters.size(); ++i) {
+    names.of[i] = PyUnicode_InternFromString(op.parameters[i].name);
+    if (!names.of[i]) throw PythonError();
+  }
+  return names;
+}
+
+Arguments sort_arguments(const Declaration& op, const ParameterNames& names, PyObject* const* args,
+                         Py_ssize_t positional, PyObject* keyword_names) {
   Arguments arguments;
   const auto given = static_cast<std::size_t>(positional);
   if (are_too_many(op, given))
@@ -80,7 +92,7 @@ Arguments sort_arguments(const Declaration& op, PyObject* const* args, Py_ssize_
   const Py_ssize_t keywords = keyword_names ? PyTuple_Size(keyword_names) : 0;
   for (Py_ssize_t i = 0; i < keywords; ++i) {
     PyObject* name = PyTuple_GetItem(keyword_names, i);
-    PyObject** slot = slot_named(op, arguments, name);
+    PyObject** slot = slot_named(op, names, arguments, name);
     if (*slot) throw TypeError(text(op.name, ": multiple values for argument ", repr_text(name)));
     *slot = args[positional + i];
   }

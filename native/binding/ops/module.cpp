@@ -51,12 +51,13 @@ void translate(const std::exception_ptr& exception, void*) {
 // be pickled.
 constexpr std::size_t kMaxOps = 64;
 const Op* ops[kMaxOps];
+ParameterNames parameter_names[kMaxOps];
 using FastCall = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t, PyObject*);
 
 template <std::size_t Index>
 PyObject* call_op(PyObject*, PyObject* const* args, Py_ssize_t positional, PyObject* names) {
   try {
-    return call(*ops[Index], args, positional, names).release();
+    return call(*ops[Index], parameter_names[Index], args, positional, names).release();
   } catch (...) {
     set_python_error();
     return nullptr;
@@ -75,6 +76,7 @@ PyMethodDef methods[kMaxOps];
 nb::object new_function(std::size_t index, const nb::module_& module) {
   const Op& op = *ops[index];
   docs[index] = docstring(op);
+  parameter_names[index] = interned_names(op);
   methods[index] = {op.name,
                     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(fast_calls[index])),
                     METH_FASTCALL | METH_KEYWORDS, docs[index].c_str()};

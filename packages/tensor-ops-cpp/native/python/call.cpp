@@ -53,9 +53,10 @@ void compute(const Op& op, const CheckedCall& call, const Result* outputs, int t
 
 }  // namespace
 
-Owned call(const Op& op, PyObject* const* args, Py_ssize_t positional, PyObject* keyword_names) {
+Owned call(const Op& op, const ParameterNames& names, PyObject* const* args, Py_ssize_t positional,
+           PyObject* keyword_names) {
   if (!isa.reason.empty()) throw_unavailable(op, isa.reason);
-  const Arguments arguments = sort_arguments(op, args, positional, keyword_names);
+  const Arguments arguments = sort_arguments(op, names, args, positional, keyword_names);
   const int threads = require_threads(op, arguments.keyword);
   CheckedCall call(op);
   check(op, arguments, call);

@@ -51,10 +51,11 @@ Owned compute(const Op& op, CheckedCall& call) {
 
 }  // namespace
 
-Owned call(const Op& op, PyObject* const* args, Py_ssize_t positional, PyObject* keyword_names) {
+Owned call(const Op& op, const ParameterNames& names, PyObject* const* args, Py_ssize_t positional,
+           PyObject* keyword_names) {
   try {
     CheckedCall checked(op);
-    check(op, sort_arguments(op, args, positional, keyword_names), checked);
+    check(op, sort_arguments(op, names, args, positional, keyword_names), checked);
     return compute(op, checked);
   } catch (const UnavailableError& error) {
     throw UnavailableError(text(op.name, ": tensor_ops_cuda is unavailable: ", error.what()));
