@@ -12,6 +12,7 @@ import os, warnings
 import numpy as np
 import tensor_ops
 warnings.simplefilter("error")
+warnings.filterwarnings("ignore", message=".*use of fork")  # beside threads of a driver
 tensor_ops.silu(np.ones(8, np.float32), backend="opencl")
 child = os.fork()
 if child == 0:
