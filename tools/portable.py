@@ -302,7 +302,7 @@ def programs(target: str, objects: Path) -> Iterable[list[str]]:
 
 def includes(work: Path, target: str) -> list[str]:
     """Return the options that find the headers of nanobind, NumPy and Python for a target."""
-    import nanobind
+    import nanobind  # type: ignore[import-untyped]
     import numpy
 
     system = target.split("-")[1]

@@ -30,7 +30,7 @@ def unpacked(
     if note.is_file() and note.read_text(encoding="utf-8").split() == wanted:
         return system
     dpkg, archives = program("dpkg", "dpkg"), folder(place / "archives")
-    options = {}
+    options: dict[str, str] = {}
     if architecture:
         options |= {"APT::Architecture": architecture, "APT::Architectures": architecture}
     apt = _apt(place, suite, options)
