@@ -59,7 +59,8 @@ def check_pythons(work: Path) -> None:
             _test(python, *PARALLEL, *WARNINGS, *tests, *required, environment=environment)
     place = work / f"{FREE_THREADED}t"
     python = _environment(place, _free_threaded(place))
-    _install(python, *NEEDED, f"{ROOT}/{CORE}")
+    _install(python, "--only-binary=:all:", *NEEDED)  # the newest that have wheels for it
+    _install(python, f"{ROOT}/{CORE}")
     both = ["--backend=python", "--backend=cpp", "--require-backend=cpp"]
     _test(python, CONFORMANCE, *OF_THREADS, *both)
 
