@@ -46,9 +46,9 @@ void translate(const std::exception_ptr& exception, void*) {
   }
 }
 
-// The ops are METH_FASTCALL functions, since calls by way of nanobind cost more. Each
-// needs a C function of its own to know which op it is: their self is the module, so that they can
-// be pickled.
+// The ops are METH_FASTCALL functions, since calls by way of nanobind cost more. Each needs a C
+// function of its own to know which op it is: their self is the module, so that they can be
+// pickled.
 constexpr std::size_t kMaxOps = 64;
 const Op* ops[kMaxOps];
 ParameterNames parameter_names[kMaxOps];
@@ -99,7 +99,8 @@ void add_ops(nb::module_& module, const char* version) {
   if (!import_numpy()) throw nb::python_error();
   nb::register_exception_translator(translate);
   make_functions_picklable();
-  if (registered_ops().size() > kMaxOps) throw nb::import_error("too many ops");
+  if (registered_ops().size() > kMaxOps)
+    throw nb::import_error(text(kModule, ": too many ops").c_str());
   nb::dict public_ops;
   for (std::size_t i = 0; i < registered_ops().size(); ++i) {
     ops[i] = registered_ops()[i];
