@@ -105,8 +105,9 @@ def version_of(distribution: str) -> str | None:
         found = metadata.metadata(distribution)
     except metadata.PackageNotFoundError:
         return None
-    has_version = "Version" in found
-    return found["Version"] if has_version else None
+    if "Version" not in found:
+        return None
+    return found["Version"]
 
 
 def command(extra: str) -> str:
