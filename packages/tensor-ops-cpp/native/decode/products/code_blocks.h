@@ -135,8 +135,8 @@ class CodeBlock : public TileBlock<Tile_> {
         scales_(tile + Tile::halves_at(block) + part * kVectorBytes / 4),
         index_(block % Tile::kBlocks) {}
   static constexpr std::size_t place(std::size_t block) { return Tile::head_at(block); }
-  TENSOR_OPS_INLINE void prefetch(std::size_t ahead = kStreamAhead) const {
-    prefetch_share<Tile>(head_, index_, ahead);
+  TENSOR_OPS_INLINE void prefetch(Prefetching how = {}) const {
+    prefetch_share<Tile>(head_, index_, how);
   }
 
  protected:

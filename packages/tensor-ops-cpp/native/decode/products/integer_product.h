@@ -163,10 +163,10 @@ struct IntegerProduct {
   static void run_with_words(const unsigned char* tile, std::size_t columns, Tokens tokens) {
     static_assert(kParts == 1);
     Floats results[count] = {};
-    const std::size_t ahead = count == 1 ? stream_ahead_of_one() : kStreamAhead;
+    const Prefetching prefetching = count == 1 ? prefetching_of_one() : Prefetching{};
     for (std::size_t b = 0; b < columns / kBlockColumns; ++b) {
       const Format of_tile(tile, b, 0);
-      of_tile.prefetch(ahead);
+      of_tile.prefetch(prefetching);
       auto end = end_of<terms>(of_tile);
       if constexpr (kScales == 2 && count == 1) {
         // Before the words: on Zen 4, weights in memory are read faster in this order.
@@ -199,9 +199,9 @@ struct IntegerProduct {
     constexpr bool are_few = kSumsInMemory && count * kTogether <= 2;
     Partial<count> partial{};
     Partial<count>& kept = kSumsInMemory && !are_few ? *in_memory(&partial) : partial;
-    const std::size_t ahead = count == 1 ? stream_ahead_of_one() : kStreamAhead;
+    const Prefetching prefetching = count == 1 ? prefetching_of_one() : Prefetching{};
     for (std::size_t b = 0; b < columns / kBlockColumns; ++b) {
-      Format(tile, b, 0).prefetch(ahead);
+      Format(tile, b, 0).prefetch(prefetching);
       TENSOR_OPS_UNROLLED_FOR (group, kParts / kTogether) {
         const std::size_t first = group * kTogether;
         Sums sums[count];

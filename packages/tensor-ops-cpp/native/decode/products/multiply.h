@@ -23,22 +23,25 @@ constexpr std::size_t kFloatTokens = 4, kChains = 1;
 constexpr std::size_t kFloatTokens = 2, kChains = 1;
 #endif
 
-// How far ahead of its use the stream of tiles is prefetched, in bytes. Integers beside one token
-// are used so fast that it depends on the processor: stream_ahead_of_one().
-constexpr std::size_t kStreamAhead = 8192;
-
+// Integers beside one token are used so fast that it depends on the processor how their lines are
+// prefetched: prefetching_of_one().
 TENSOR_OPS_INLINE void prefetch_lines(const unsigned char* from, std::size_t bytes,
-                                      std::size_t ahead = kStreamAhead) {
-  for (std::size_t i = 0; i < bytes; i += kLineBytes) __builtin_prefetch(from + ahead + i, 0, 3);
+                                      Prefetching how = {}) {
+  for (std::size_t i = 0; i < bytes; i += kLineBytes) {
+    if (how.is_read_once)
+      __builtin_prefetch(from + how.ahead + i, 0, 0);
+    else
+      __builtin_prefetch(from + how.ahead + i, 0, 3);
+  }
 }
 
 // Prefetches what a block of several has to: its share of the lines from their common head on.
 template <class Tile>
 TENSOR_OPS_INLINE void prefetch_share(const unsigned char* head, std::size_t block,
-                                      std::size_t ahead) {
+                                      Prefetching how) {
   constexpr std::size_t lines = Tile::kBytes / kLineBytes;
   constexpr std::size_t most = (lines + Tile::kBlocks - 1) / Tile::kBlocks;
-  prefetch_lines(head + block * lines / Tile::kBlocks * kLineBytes, most * kLineBytes, ahead);
+  prefetch_lines(head + block * lines / Tile::kBlocks * kLineBytes, most * kLineBytes, how);
 }
 
 // Calls body(i) for each i < count, where i is a constant. A body that needs it in a constant
@@ -91,9 +94,9 @@ class TileBlock {
   TENSOR_OPS_INLINE TileBlock(const unsigned char* tile, std::size_t block, std::size_t part)
       : halves_(tile + Tile::halves_at(block) + part * kVectorBytes / 2),
         lines_(tile + Tile::lines_at(block) + part * kVectorBytes) {}
-  TENSOR_OPS_INLINE void prefetch(std::size_t ahead = kStreamAhead) const {
-    prefetch_lines(halves_, Tile::kHalfBytes, ahead);
-    prefetch_lines(lines_, Tile::kLines * kLineBytes, ahead);
+  TENSOR_OPS_INLINE void prefetch(Prefetching how = {}) const {
+    prefetch_lines(halves_, Tile::kHalfBytes, how);
+    prefetch_lines(lines_, Tile::kLines * kLineBytes, how);
   }
   // The offset in a tile, in bytes, at which a block begins. Blocks with a common head begin with
   // it.
@@ -150,8 +153,8 @@ class SuperBlock : public TileBlock<Tile> {
       : TileBlock<Tile>(tile, block, part),
         index_(block % Tile::kBlocks),
         integers_(this->pair(Tile::kPairs + index_)) {}
-  TENSOR_OPS_INLINE void prefetch(std::size_t ahead = kStreamAhead) const {
-    prefetch_share<Tile>(this->halves_, index_, ahead);
+  TENSOR_OPS_INLINE void prefetch(Prefetching how = {}) const {
+    prefetch_share<Tile>(this->halves_, index_, how);
   }
 
  protected:

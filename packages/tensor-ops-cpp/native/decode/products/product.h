@@ -127,9 +127,14 @@ TENSOR_OPS_SHARED std::string use_of_tiles();
 // Whether the CPU adds vectors of integers beside multiplications, and not in their place.
 TENSOR_OPS_SHARED bool adds_beside_multiplies();
 
-// How far ahead of its use the stream of tiles is prefetched for one token, in bytes: a few lines
-// where the processor itself prefetches better than that, and else a multiple of pages.
-TENSOR_OPS_SHARED std::size_t stream_ahead_of_one();
+// How lines of the stream of tiles are prefetched.
+struct Prefetching {
+  std::size_t ahead = 8192;   // bytes before their use
+  bool is_read_once = false;  // and so not kept in the caches of the next levels
+};
+
+// For one token: a few lines ahead where the processor itself prefetches better than that.
+TENSOR_OPS_SHARED Prefetching prefetching_of_one();
 
 // The type in which a format can take activations: `wanted`, or int8x2 beside integers where
 // bfloat16 is wanted, or float32.

@@ -128,7 +128,7 @@ struct TileSums {
                                     const std::size_t (&x_bytes)[groups], std::size_t steps,
                                     const unsigned char* ahead, std::size_t ahead_bytes) {
     for (std::size_t k = 0; k < steps; ++k) {
-      prefetch_lines(ahead + k * ahead_bytes, ahead_bytes, 0);
+      prefetch_lines(ahead + k * ahead_bytes, ahead_bytes, {0});
       repeat<tiles>([&](auto tile) TENSOR_OPS_INLINE_LAMBDA {
         constexpr int weight = kWeights + static_cast<int>(tile);
         tile_load<weight>(weights[tile] + k * kTileBytes, kLineBytes);
@@ -186,12 +186,13 @@ void multiply_groups(const unsigned char* tile, std::size_t columns, const TermR
   Registers::configure(rows);
   Registers::zero();
   const unsigned char* const weights[] = {tile};
-  Registers::add(weights, lines, bytes, whole, tile + kStreamAhead, kTileBytes);
+  Registers::add(weights, lines, bytes, whole, tile + Prefetching{}.ahead, kTileBytes);
   if (whole < x.steps) {
     LastStep last;
     last.read(tile, columns);
     const unsigned char* const last_weights[] = {last.lines};
-    Registers::add(last_weights, last_lines, bytes, 1, tile + kStreamAhead + whole * kTileBytes, 0);
+    Registers::add(last_weights, last_lines, bytes, 1,
+                   tile + Prefetching{}.ahead + whole * kTileBytes, 0);
   }
   Registers::each(
       sums, 0, [](auto at, float* to) TENSOR_OPS_INLINE_LAMBDA { tile_store<at>(to, kLineBytes); });

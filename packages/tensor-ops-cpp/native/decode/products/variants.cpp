@@ -209,16 +209,18 @@ bool adds_beside_multiplies() {
 }
 
 // Zen 4 prefetches the stream of tiles by itself, and worse where a program asks for lines that are
-// far ahead; Zen 5 reads more if it does.
-std::size_t stream_ahead_of_one() {
+// far ahead; Zen 5 reads more if it does, and yet more if they are not kept in its second and third
+// caches, where other lines would make room for them.
+Prefetching prefetching_of_one() {
   constexpr unsigned kZen5 = 0x1A;
-  static const std::size_t bytes = amd_family() >= kZen5 ? 8192 : 256;
-  return bytes;
+  static const Prefetching how =
+      amd_family() >= kZen5 ? Prefetching{6144, true} : Prefetching{256, false};
+  return how;
 }
 
 #else
 
-std::size_t stream_ahead_of_one() { return 256; }
+Prefetching prefetching_of_one() { return {256, false}; }
 
 #endif
 

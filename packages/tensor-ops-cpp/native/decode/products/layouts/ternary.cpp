@@ -14,8 +14,8 @@ class Ternary : public TileBlock<TernaryForm<0>::Tile> {
   static constexpr bool kHasMinimum = false;
   TENSOR_OPS_INLINE Ternary(const unsigned char* tile, std::size_t block, std::size_t part)
       : TileBlock(tile, block, part), index_(block % Tile::kBlocks) {}
-  TENSOR_OPS_INLINE void prefetch(std::size_t ahead = kStreamAhead) const {
-    prefetch_share<Tile>(halves_, index_, ahead);
+  TENSOR_OPS_INLINE void prefetch(Prefetching how = {}) const {
+    prefetch_share<Tile>(halves_, index_, how);
   }
   TENSOR_OPS_INLINE Words word(std::size_t j) const { return high<2, 3>(0, j); }
   const Floats scale[kScales]{half(0) * 0.125f};

@@ -23,7 +23,7 @@ void unpack_signed(const unsigned char* tiles, std::size_t tile_bytes, std::size
   for (std::size_t b = first_block; b < first_block + num_blocks; ++b)
     for (std::size_t t = 0; t < num_tiles; ++t, ++next) {
       const Format block(tiles + t * tile_bytes, b, 0);
-      block.prefetch(ahead);
+      block.prefetch({ahead});
       for (std::size_t j = 0; j < 2 * kDotWords; ++j)
         next->words[j] = bit_cast<Words>(bit_cast<Bytes>(block.word(j)) -
                                          static_cast<std::uint8_t>(Format::kZero));
