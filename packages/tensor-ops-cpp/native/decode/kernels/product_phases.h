@@ -8,6 +8,14 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
+// Prefetches a part of the first tiles of a matrix that are multiplied soon: the processor does not
+// know yet where the stream goes on.
+TENSOR_OPS_INLINE void prefetch_start(const decode::TileRun& run, std::size_t part = 0) {
+  constexpr std::size_t kBytes = 4096, kLine = 64;
+  for (std::size_t i = 0; i < kBytes; i += kLine)
+    __builtin_prefetch(run.tiles + part * kBytes + i, 0, 2);
+}
+
 // Packs tiles of which not all are packed, at most two, into scratch.
 inline const unsigned char* pack_tiles(const decode::TileRun& run, std::size_t tile,
                                        std::size_t count, std::size_t columns,
@@ -65,6 +73,7 @@ class ProductPhases {
     const std::size_t end = is_few ? share.rows : share.end_of(share.rows);
     const decode::ProductScratch scratch = scratch_of(share);
     unsigned char* const prepared = prepared_rows(share, scratch);
+    if (share.num_runs > 0) prefetch_start(share.runs[0]);
     for (std::size_t r = begin; r < end; ++r) {
       const float* const row = source_row(share, r, scratch.row.in(share.own));
       prepare_token(share, row, prepared, r, share.rows);

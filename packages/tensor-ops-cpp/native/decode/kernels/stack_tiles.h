@@ -7,6 +7,9 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
+// In how many parts the start of a matrix is prefetched, one beside each of so many tiles.
+constexpr std::size_t kStartParts = 2;
+
 // Multiplies some of the tiles that a thread has of a matrix, whose runs are given.
 // multiply(run, tile, end) returns how many tiles of a run, from `tile` on, it has multiplied.
 template <class Multiply>
@@ -23,7 +26,8 @@ TENSOR_OPS_INLINE void multiply_runs(const decode::TileRun* runs, std::size_t co
 
 // Multiplies a thread's own tiles of `count` matrices, then tiles that are left of others. Matrix i
 // of these is number_of(i) in the stack; multiply(i, run, tile, end) does the work, as above.
-// Threads take `together` tiles at a time.
+// Threads take `together` tiles at a time, and prefetch the first tiles of the next matrix beside
+// the last ones of a matrix.
 template <class NumberOf, class Multiply>
 TENSOR_OPS_INLINE void multiply_stack(const decode::Share& share, std::size_t count,
                                       std::size_t together, NumberOf number_of, Multiply multiply) {
@@ -38,9 +42,15 @@ TENSOR_OPS_INLINE void multiply_stack(const decode::Share& share, std::size_t co
         const std::size_t matrix = t / of.num_tiles, first = matrix * of.num_tiles;
         const std::size_t behind = first + of.num_tiles;
         const std::size_t end = tiles.end < behind ? tiles.end : behind;
-        multiply_runs(of.runs + number_of(matrix) * of.num_runs, of.num_runs, t - first,
-                      end - first,
+        const decode::TileRun* const runs = of.runs + number_of(matrix) * of.num_runs;
+        const bool leads_on = end == behind && matrix + 1 < count;
+        multiply_runs(runs, of.num_runs, t - first, end - first,
                       [&](const decode::TileRun& run, std::size_t tile, std::size_t tile_end) {
+                        const std::size_t left = tile_end - tile;
+                        const bool is_last = &run + 1 == runs + of.num_runs;
+                        if (leads_on && is_last && left <= kStartParts)
+                          prefetch_start(of.runs[number_of(matrix + 1) * of.num_runs],
+                                         kStartParts - left);
                         return multiply(matrix, run, tile, tile_end);
                       });
         t = end;

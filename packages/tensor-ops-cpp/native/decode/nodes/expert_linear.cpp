@@ -68,6 +68,8 @@ class ExpertStep {
   // Every thread finds out by itself which pairs have which expert, then prepares its rows.
   void prepare() {
     sort_pairs();
+    if (share_.num_runs > 0)
+      prefetch_start(share_.runs[static_cast<std::size_t>(experts_[0]) * share_.num_runs]);
     const bool is_few = share_.rows <= decode::kFewRows;
     const std::size_t end = is_few ? share_.rows : share_.end_of(share_.rows);
     for (std::size_t r = is_few ? 0 : share_.begin_of(share_.rows); r < end; ++r) prepare_row(r);
