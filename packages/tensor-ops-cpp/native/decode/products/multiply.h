@@ -255,6 +255,9 @@ TENSOR_OPS_INLINE void multiply_tokens(const unsigned char* tile, std::size_t co
     Product::template run<count>(tile, columns, tokens);
     tokens.skip(count);
   }
+  if constexpr (count == 4) {  // a token with two guesses
+    if (remaining == 3) return Product::template run<3>(tile, columns, tokens);
+  }
   if constexpr (count > 1) multiply_tokens<Product, count / 2>(tile, columns, tokens, remaining);
 }
 
