@@ -56,7 +56,9 @@ class Chroot:
         target.parent.mkdir(parents=True)
         shutil.copytree(packages / source.lstrip("/"), target, symlinks=True)
         (workdir,) = STAGES["runtime"].all("WORKDIR")
-        (layer / workdir.lstrip("/")).mkdir()
+        made = layer / workdir.lstrip("/")
+        made.mkdir()
+        os.setxattr(made, "trusted.overlay.opaque", b"y")  # hides what this system has there
 
     def run(self, image, *words, status=0):
         """Run a command as in a container of the image that cannot write to its root."""
@@ -77,8 +79,8 @@ class Chroot:
         layer = self.folder / name
         for place in ("usr/local/bin", "wheels"):
             (layer / place).mkdir(parents=True)
-        # Where Python's image has it.
-        (layer / "usr/local/bin/python").symlink_to(self.python)
+        # Where Python's image has it; not that of an environment, which may be hidden.
+        (layer / "usr/local/bin/python").symlink_to(Path(self.python).resolve())
         return layer
 
     def _build_step(self, layer, step, variables):
