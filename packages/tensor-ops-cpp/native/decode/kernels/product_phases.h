@@ -8,8 +8,8 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-// Prefetches a part of the first tiles of a matrix that are multiplied soon: the processor does not
-// know yet where the stream goes on.
+// Prefetches 4 KB of a matrix that is multiplied next, its first bytes or a later part. The
+// processor's own prefetcher follows streams, but cannot know where the next one begins.
 TENSOR_OPS_INLINE void prefetch_start(const decode::TileRun& run, std::size_t part = 0) {
   constexpr std::size_t kBytes = 4096, kLine = 64;
   for (std::size_t i = 0; i < kBytes; i += kLine)

@@ -43,12 +43,12 @@ TENSOR_OPS_INLINE void multiply_stack(const decode::Share& share, std::size_t co
         const std::size_t behind = first + of.num_tiles;
         const std::size_t end = tiles.end < behind ? tiles.end : behind;
         const decode::TileRun* const runs = of.runs + number_of(matrix) * of.num_runs;
-        const bool leads_on = end == behind && matrix + 1 < count;
+        const bool continues = end == behind && matrix + 1 < count;
         multiply_runs(runs, of.num_runs, t - first, end - first,
                       [&](const decode::TileRun& run, std::size_t tile, std::size_t tile_end) {
                         const std::size_t left = tile_end - tile;
                         const bool is_last = &run + 1 == runs + of.num_runs;
-                        if (leads_on && is_last && left <= kStartParts)
+                        if (continues && is_last && left <= kStartParts)
                           prefetch_start(of.runs[number_of(matrix + 1) * of.num_runs],
                                          kStartParts - left);
                         return multiply(matrix, run, tile, tile_end);

@@ -130,10 +130,10 @@ TENSOR_OPS_SHARED bool adds_beside_multiplies();
 // How lines of the stream of tiles are prefetched.
 struct Prefetching {
   std::size_t ahead = 8192;   // bytes before their use
-  bool is_read_once = false;  // and so not kept in the caches of the next levels
+  bool is_read_once = false;  // lines bypass the outer caches
 };
 
-// For one token: a few lines ahead where the processor itself prefetches better than that.
+// For one token. It depends on the processor, which may prefetch better by itself.
 TENSOR_OPS_SHARED Prefetching prefetching_of_one();
 
 // The type in which a format can take activations: `wanted`, or int8x2 beside integers where

@@ -208,9 +208,9 @@ bool adds_beside_multiplies() {
   return does;
 }
 
-// Zen 4 prefetches the stream of tiles by itself, and worse where a program asks for lines that are
-// far ahead; Zen 5 reads more if it does, and yet more if they are not kept in its second and third
-// caches, where other lines would make room for them.
+// Zen 4 prefetches the stream of tiles by itself, and worse where a program prefetches far ahead.
+// Zen 5 reads faster where a program does, and faster still where those lines bypass its second and
+// third cache: a line that is read once would evict others there.
 Prefetching prefetching_of_one() {
   constexpr unsigned kZen5 = 0x1A;
   static const Prefetching how =
