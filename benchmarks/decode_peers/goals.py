@@ -59,7 +59,7 @@ CAUSES = {
     ),
     "prompt with one int8 term, beside OpenVINO GenAI": (
         "a block of 32 columns takes 8 products and 3 multiplications by its scale, its minimum "
-        "and the scale of the activations, of which a core of Zen 4 starts one in a cycle: "
+        "and the scale of the activations. The same units of a core compute all of these, so that "
         "products reach 8 of 11 parts of what the cores multiply at the most. Attention is in "
         "float32 here, and in bfloat16 with keys and values in uint8 there: the sentence below the "
         "table of SmolLM2 says what difference that makes."
