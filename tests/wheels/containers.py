@@ -58,7 +58,8 @@ class Chroot:
         (workdir,) = STAGES["runtime"].all("WORKDIR")
         made = layer / workdir.lstrip("/")
         made.mkdir()
-        os.setxattr(made, "trusted.overlay.opaque", b"y")  # hides what this system has there
+        # An image's folder is empty, whatever this system has there.
+        os.setxattr(made, "trusted.overlay.opaque", b"y")
 
     def run(self, image, *words, status=0):
         """Run a command as in a container of the image that cannot write to its root."""
