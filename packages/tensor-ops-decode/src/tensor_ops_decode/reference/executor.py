@@ -9,12 +9,12 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tensor_ops_decode.kinds.cache_types import rounded
-from tensor_ops_decode.kinds.kind import Array, Call, Weight
+from tensor_ops_decode.kinds.kind import Array, Call, Kind, Weight
 from tensor_ops_decode.nodes import KINDS
 from tensor_ops_decode.program import Cache, Node, Program, State
 from tensor_ops_decode.program.records import PER_EDIT, PER_REQUEST
@@ -29,6 +29,18 @@ __all__ = ["ReferenceExecutor"]
 Note = Callable[[int, int, Array], None]
 
 
+class _Prepared(NamedTuple):
+    """A node with all that is the same whenever it is computed."""
+
+    node: Node
+    kind: Kind
+    weights: dict[str, Array]
+    cache: Cache | State | None
+    outputs: list[str]  # values of the program
+    given_out: set[str]  # those of them that the program gives out
+    is_selected: bool  # whether it is computed for selected tokens only
+
+
 class ReferenceExecutor:
     """Takes the steps that are in its arrays, which have been checked."""
 
@@ -40,8 +52,9 @@ class ReferenceExecutor:
         progress: Callable[[int, int], None] | None,
         ranks: RankGroup | None,
     ) -> None:
-        self._program, self._dtype, self._ranks = program, dtype, ranks
-        self._weights = self._converted(tensors, progress)
+        self._program, self._dtype = program, dtype
+        self._nodes = list(map(self._prepared, program.nodes, self._converted(tensors, progress)))
+        self._among_ranks: dict[str, Any] = {} if ranks is None else _exchange_of(ranks)
         # Keys and values, or a state.
         self._caches = {
             name: [np.zeros(*each) for each in shapes_of_cache(program.limits, cache, dtype)]
@@ -88,7 +101,7 @@ class ReferenceExecutor:
 
     def read_bandwidth(self) -> float:
         """Return the bytes per second at which NumPy reads the weights without computing."""
-        arrays = {id(each): each for slots in self._weights for each in slots.values()}
+        arrays = {id(each): each for node in self._nodes for each in node.weights.values()}
         start = time.perf_counter()
         for each in arrays.values():
             np.bitwise_or.reduce(each.reshape(-1).view(np.uint32))
@@ -149,27 +162,39 @@ class ReferenceExecutor:
             hidden = program.draft.hidden
             values[hidden] = self.arrays[hidden][token].astype(self._dtype, copy=False)
             nodes = range(program.num_step_nodes, len(program.nodes))
+        slot, position = (int(self.arrays[name][token]) for name in ("slots", "positions"))
         for index in nodes:
-            node, weights = program.nodes[index], self._weights[index]
-            start = time.perf_counter()
-            names = [node.outputs[slot.name] for slot in KINDS[node.kind].outputs]
-            row = token if program.values[names[0]].rows == "tokens" else selected
+            each = self._nodes[index]
+            row = selected if each.is_selected else token
             if row is None:
                 continue
-            written = KINDS[node.kind].compute(self._call(node, weights, values, token))
-            for name, value in zip(names, (written,) if len(names) == 1 else written, strict=True):
+            start = time.perf_counter()
+            written = each.kind.compute(self._call(each, values, token, slot, position))
+            results = (written,) if len(each.outputs) == 1 else written
+            for name, value in zip(each.outputs, results, strict=True):
                 values[name] = value
-                if name in program.outputs:
+                if name in each.given_out:
                     self.arrays[name][row] = value
                 note(index, token, value)
             self._seconds[index] += time.perf_counter() - start
 
+    def _prepared(self, node: Node, weights: dict[str, Array]) -> _Prepared:
+        kind, program = KINDS[node.kind], self._program
+        outputs = [node.outputs[slot.name] for slot in kind.outputs]
+        return _Prepared(
+            node,
+            kind,
+            weights,
+            program.caches[node.attributes["cache"]] if kind.cache is not None else None,
+            outputs,
+            set(program.outputs).intersection(outputs),
+            program.values[outputs[0]].rows != "tokens",
+        )
+
     def _call(
-        self, node: Node, weights: dict[str, Array], values: dict[str, Array], token: int
+        self, prepared: _Prepared, values: dict[str, Array], token: int, slot: int, position: int
     ) -> Call:
-        slot, position = (int(self.arrays[name][token]) for name in ("slots", "positions"))
-        kind = KINDS[node.kind]
-        cache = self._program.caches[node.attributes["cache"]] if kind.cache is not None else None
+        node, kind, cache = prepared.node, prepared.kind, prepared.cache
         store = stored = state = keep = None
         dtype = "float32"
         if isinstance(cache, Cache):
@@ -184,7 +209,7 @@ class ReferenceExecutor:
             keep = functools.partial(np.copyto, states[self._state("state_after", token)])
         return Call(
             {slot_name: values[name] for slot_name, name in node.inputs.items()},
-            weights,
+            prepared.weights,
             node.attributes,
             position,
             store,
@@ -193,25 +218,13 @@ class ReferenceExecutor:
             self._sampling(slot) if kind.draws else {},
             state,
             keep,
-            **self._among_ranks(),
+            **self._among_ranks,
         )
 
     def _state(self, when: str, token: int) -> int:
         """Return the number of the state that a token begins with or leaves."""
         given = int(self.arrays[when][token])
         return int(self.arrays["slots"][token]) if given < 0 else given
-
-    def _among_ranks(self) -> dict[str, Any]:
-        ranks = self._ranks
-        if ranks is None:
-            return {}
-
-        def exchange(x: Array) -> Array:
-            received = np.empty((ranks.world_size, len(x)), x.dtype)
-            ranks.exchange(np.ascontiguousarray(x), received)
-            return received
-
-        return {"num_ranks": ranks.world_size, "exchange": exchange}
 
     def _sampling(self, slot: int) -> dict[str, Any]:
         by = {name: self.arrays[name][slot] for name in PER_REQUEST}
@@ -283,3 +296,14 @@ def _joined(node: Node, slot: Weight, parts: list[Array]) -> Array:
             firsts = range(0, len(planes), count)
             parts = [np.stack(planes[first : first + count]) for first in firsts]
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=slot.axis)
+
+
+def _exchange_of(ranks: RankGroup) -> dict[str, Any]:
+    """Return what a `Call` has of the ranks."""
+
+    def exchange(x: Array) -> Array:
+        received = np.empty((ranks.world_size, len(x)), x.dtype)
+        ranks.exchange(np.ascontiguousarray(x), received)
+        return received
+
+    return {"num_ranks": ranks.world_size, "exchange": exchange}
