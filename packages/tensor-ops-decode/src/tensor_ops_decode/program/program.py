@@ -147,7 +147,7 @@ def _typed(where: str, data: Any, hint: Any) -> Any:
         _require(where, data, dict, "an object")
         keys = {field.name: field.default is not MISSING for field in fields(hint)}
         check_names(where, "key", keys, data)
-        hints = get_type_hints(hint)
+        hints = _hints(hint)
         made = {key: _typed(f"{where}: {key}", value, hints[key]) for key, value in data.items()}
         return hint(**made)
     if origin is Mapping:
@@ -161,6 +161,9 @@ def _typed(where: str, data: Any, hint: Any) -> Any:
     if hint in (int, str, bool):
         _require(where, data, hint, f"of type {hint.__name__}")
     return data
+
+
+_hints = functools.cache(get_type_hints)
 
 
 def _one_of(data: Any, hints: tuple[Any, ...]) -> Any:
