@@ -44,8 +44,9 @@ CAUSES = {
         "nearly as long."
     ),
     "attention after 4,000 tokens, of the read bandwidth": (
-        "float16 is converted before it is multiplied, which two cores do not much faster in their "
-        "caches than this memory delivers in its fast minutes."
+        "a thread reads nothing while it waits for the others, rotates heads or joins the results "
+        "of ranges of positions. Besides, this is the difference of two steps, which are measured "
+        "apart, and the bandwidth changed between them in some rounds."
     ),
     "eight sequences with one int8 term, beside llama.cpp": _ARITHMETIC,
     "eight sequences with two int8 terms, beside llama.cpp": _ARITHMETIC,
