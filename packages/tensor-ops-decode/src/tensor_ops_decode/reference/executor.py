@@ -299,7 +299,7 @@ def _joined(node: Node, slot: Weight, parts: list[Array]) -> Array:
 
 
 def _exchange_of(ranks: RankGroup) -> dict[str, Any]:
-    """Return what a `Call` has of the ranks."""
+    """Return the arguments of a `Call` that let a node exchange values among ranks."""
 
     def exchange(x: Array) -> Array:
         received = np.empty((ranks.world_size, len(x)), x.dtype)
