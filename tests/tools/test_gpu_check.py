@@ -178,6 +178,20 @@ def test_an_interrupted_stage_is_kept_and_the_rest_is_skipped(place, kept):
     assert content["stages"]["second"]["output"].startswith("on\n")
 
 
+def test_an_interrupt_while_a_program_starts_keeps_its_output(place, kept, monkeypatch):
+    def start(words, *, stdout, **settings):
+        stdout.write(b"on\n")
+        raise KeyboardInterrupt
+
+    def do(place):
+        with monkeypatch.context() as patch:
+            patch.setattr("subprocess.Popen", start)
+            place.python("-c", "")
+
+    content = run(place, kept, stage(do))
+    assert content["stages"]["stage"]["output"] == "on\n"
+
+
 def test_a_second_run_adds_to_the_record_of_the_first(place, kept, tmp_path):
     def measured(place):
         place.figures.write_text('{"way":"call"}\n', encoding="utf-8")

@@ -138,22 +138,25 @@ class Workplace(AbstractContextManager["Workplace"]):
         variables = os.environ | {"PYTHONPATH": paths, "PYTHONUNBUFFERED": "1"} | environment
         self.log.write(f"$ {' '.join(words)}\n".encode())
         began, start = time.monotonic(), self.log.tell()
-        process = subprocess.Popen(
-            words,
-            cwd=self.root,
-            env=variables,
-            stdin=subprocess.DEVNULL,
-            stdout=self.log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
+        process: subprocess.Popen[bytes] | None = None
+        try:  # an interrupt may come as soon as the program has started
+            process = subprocess.Popen(
+                words,
+                cwd=self.root,
+                env=variables,
+                stdin=subprocess.DEVNULL,
+                stdout=self.log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
             status: int | None = process.wait(max(1.0, self.until - began))
         except subprocess.TimeoutExpired:
             status = None
-            _interrupt(process)
+            if process:
+                _interrupt(process)
         finally:
-            _end(process)
+            if process:
+                _end(process)
             output = Path(self.log.name).read_bytes()[start:].decode(errors="replace")
             self.output += output
         return Done(status, output, time.monotonic() - began)
