@@ -6,19 +6,22 @@
 namespace tensor_ops::TENSOR_OPS_LEVEL {
 namespace {
 
-// scores[h * stride + p] = q_h . key_p for a block.
+// scores[h * stride + p] = q_h . key_p times the scale, for a block. Inlined, it would find no
+// registers for its addresses and sums.
 template <class Element, std::size_t heads>
-TENSOR_OPS_INLINE void score_block(const float* q, const typename Element::Storage* keys,
-                                   Ahead ahead, std::size_t size, float* scores,
-                                   std::size_t stride) {
+__attribute__((noinline)) void score_block(const float* q, const typename Element::Storage* keys,
+                                           Ahead ahead, std::size_t size, float scale,
+                                           float* scores, std::size_t stride) {
   using T = typename Element::Storage;
   using Sums = Floats[heads][kBlockVectors];
-  Sums even = {}, odd = {};
+  Sums even, odd;
+  TENSOR_OPS_UNROLLED_FOR (h, heads)
+    TENSOR_OPS_UNROLLED_FOR (v, kBlockVectors) even[h][v] = odd[h][v] = Floats{};
   const auto add = [&](std::size_t d, Sums& sums) TENSOR_OPS_INLINE_LAMBDA {
-    for (std::size_t v = 0; v < kBlockVectors; ++v) {
+    TENSOR_OPS_UNROLLED_FOR (v, kBlockVectors) {
       const Floats key = Element::widen(
           load_vector<typename Element::Packed>(keys + d * kBlock + v * kLanes<float>));
-      for (std::size_t h = 0; h < heads; ++h)
+      TENSOR_OPS_UNROLLED_FOR (h, heads)
         sums[h][v] = fma(key, broadcast(q + h * size + d), sums[h][v]);
     }
   };
@@ -29,9 +32,9 @@ TENSOR_OPS_INLINE void score_block(const float* q, const typename Element::Stora
     add(d + 1, odd);
   }
   if (d < size) add(d, even);
-  for (std::size_t h = 0; h < heads; ++h)
-    for (std::size_t v = 0; v < kBlockVectors; ++v)
-      store_vector(scores + h * stride + v * kLanes<float>, even[h][v] + odd[h][v]);
+  TENSOR_OPS_UNROLLED_FOR (h, heads)
+    TENSOR_OPS_UNROLLED_FOR (v, kBlockVectors)
+      store_vector(scores + h * stride + v * kLanes<float>, (even[h][v] + odd[h][v]) * scale);
 }
 
 template <class Element, std::size_t heads>
@@ -59,8 +62,9 @@ struct Query : RangeQuery<Element> {
     float* to = scores();
     this->for_blocks(false, [&](const CacheBlock<Element>& block, std::size_t from, std::size_t end,
                                 Ahead next) TENSOR_OPS_INLINE_LAMBDA {
-      score_block<Element, heads>(this->q, block.keys(), next, size, to, stride);
-      for (std::size_t h = 0; h < heads; ++h) this->finish_scores(to + h * stride, from, end);
+      score_block<Element, heads>(this->q, block.keys(), next, size, this->sizes.scale, to, stride);
+      if (this->sizes.soft_cap > 0 || from > 0 || end < kBlock)
+        for (std::size_t h = 0; h < heads; ++h) this->cap_scores(to + h * stride, from, end);
       to += kBlock;
     });
   }
