@@ -205,6 +205,46 @@ struct AttendedHead {
     for (std::size_t d = 0; d < size; ++d) values[d] = values[d] * share + more[d] * other;
   }
 
+  // Adds the results of ranges as add() does one after another; part_of(range) is one of them. The
+  // factors come first, so that no exponential waits for another, nor values for their own sum.
+  template <class PartOf>
+  void add_all(std::size_t count, PartOf part_of, std::size_t size) const {
+    constexpr std::size_t kMost = 4 * kBlock;
+    float shares[kMost], others[kMost];
+    add(true, part_of(0).values, *part_of(0).largest, *part_of(0).sums, size);
+    for (std::size_t begin = 1; begin < count; begin += kMost) {
+      const std::size_t ranges = count - begin < kMost ? count - begin : kMost;
+      for (std::size_t r = 0; r < ranges; ++r) {
+        const float more = *part_of(begin + r).largest;
+        const float top = more > *largest ? more : *largest;
+        shares[r] = top - *largest;
+        others[r] = top - more;
+        *largest = top;
+      }
+      for (std::size_t r = ranges; r % kLanes<float> > 0; ++r) shares[r] = others[r] = 0;
+      for (std::size_t r = 0; r < ranges; r += kLanes<float>) {
+        store_vector(shares + r, exp_below(load_vector<Floats>(shares + r)));
+        store_vector(others + r, exp_below(load_vector<Floats>(others + r)));
+      }
+      for (std::size_t r = 0; r < ranges; ++r)
+        *sum = *sum * shares[r] + *part_of(begin + r).sums * others[r];
+      const auto add_values = [&](std::size_t d, auto extent) TENSOR_OPS_INLINE_LAMBDA {
+        auto all = load<Float32>(values + d, extent);
+        for (std::size_t r = 0; r < ranges; ++r) {
+          const auto more = load<Float32>(part_of(begin + r).values + d, extent);
+          for (std::size_t v = 0; v < extent.vectors; ++v)
+            all.vector[v] = all.vector[v] * shares[r] + more.vector[v] * others[r];
+        }
+        store<Float32>(values + d, all, extent);
+      };
+      std::size_t d = 0;
+      for (; d + kValueVectors * kLanes<float> <= size; d += kValueVectors * kLanes<float>)
+        add_values(d, Whole<kValueVectors>{});
+      for (; d + kLanes<float> <= size; d += kLanes<float>) add_values(d, Whole<1>{});
+      if (d < size) add_values(d, PartialVector{size - d});
+    }
+  }
+
   // The sink is a score without a value; null for none.
   TENSOR_OPS_INLINE void finish(std::size_t size, const float* sink) const {
     if (!sink) {
@@ -231,6 +271,17 @@ class Attended {
     for (std::size_t h = 0; h < sizes_.group(); ++h)
       head(h).add(is_first_, part.values + h * sizes_.head, part.largest[h], part.sums[h],
                   sizes_.head);
+    is_first_ = false;
+  }
+
+  template <class PartOf>
+  void add_all(std::size_t count, PartOf part_of) {
+    for (std::size_t h = 0; h < sizes_.group(); ++h)
+      head(h).add_all(
+          count,
+          [&](std::size_t range)
+              TENSOR_OPS_INLINE_LAMBDA { return part_of(range).from(h, sizes_); },
+          sizes_.head);
     is_first_ = false;
   }
 

@@ -171,8 +171,9 @@ class Attention {
         if (__atomic_add_fetch(shared_.done.in(share_.shared) + pair, mine, __ATOMIC_ACQ_REL) ==
             count) {
           Attended all = attended(pair);
-          for (std::size_t range = 0; range < count; ++range)
-            all.add(Partial(shared_part(first + range), layout_of_part_));
+          all.add_all(count, [&](std::size_t range) TENSOR_OPS_INLINE_LAMBDA {
+            return Partial(shared_part(first + range), layout_of_part_);
+          });
           all.finish();
         }
       }
