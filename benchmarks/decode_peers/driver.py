@@ -9,7 +9,7 @@ from pathlib import Path
 
 from comparison.record import Elsewhere
 from decode_peers import models
-from decode_peers.cases import ENGINES, START_ROOM, Case, Engine, Model, Room, steps, turns
+from decode_peers.cases import CASES, ENGINES, START_ROOM, Case, Engine, Model, Room, steps, turns
 from decode_peers.kinds import kind_of
 from decode_peers.process import EngineProcess
 from decode_peers.record import Record
@@ -137,17 +137,27 @@ def _take_turn(process: EngineProcess, record: Record, model: Model, case: Case)
     engine = process.engine
     if record.has_failed(model, case, engine):
         return
-    size = {"length": case.length, "sequences": case.sequences}
-    if case.kind == "decode":
-        new = steps(model, engine, case)
-        size = {"sequences": case.sequences, "context": case.length, "new": new}
-    if record.rounds(model, case, engine) == 0:
-        process.ask(case.kind, **size)
-    answer = process.ask(case.kind, **size)
-    if "failure" in answer:
-        record.add_failure(model, case, engine, answer["failure"])
-    else:
-        record.add(model, case, engine, "seconds", answer["seconds"])
+    asked = {"decode": CASES["decode"]} if engine.name in case.after_decode else {}
+    asked["seconds"] = case
+    for _ in range(2 if record.rounds(model, case, engine) == 0 else 1):
+        answers = {
+            what: process.ask(each.kind, **_size(model, engine, each))
+            for what, each in asked.items()
+        }
+    for answer in answers.values():
+        if "failure" in answer:
+            record.add_failure(model, case, engine, answer["failure"])
+            return
+    for what, answer in answers.items():
+        record.add(model, case, engine, what, answer["seconds"])
+
+
+def _size(model: Model, engine: Engine, case: Case) -> dict[str, int]:
+    """Return what a process is asked about a case with."""
+    if case.kind != "decode":
+        return {"length": case.length, "sequences": case.sequences}
+    new = steps(model, engine, case)
+    return {"sequences": case.sequences, "context": case.length, "new": new}
 
 
 def _read(path: Path) -> None:

@@ -111,7 +111,7 @@ class Results:
         return figure(
             fraction,
             self.rounds(model, case, engine),
-            self.rounds(model, "decode", engine),
+            self._decode_beside(model, case, engine),
             self.rounds(model, case, "read"),
         )
 
@@ -120,7 +120,7 @@ class Results:
         return figure(
             lambda own, one: own / one,
             self.rounds(model, case, engine),
-            self.rounds(model, "decode", engine),
+            self._decode_beside(model, case, engine),
         )
 
     def memory_besides(self, model: str, engine: str) -> Figure | None:
@@ -151,6 +151,14 @@ class Results:
         positions = case.sequences * (case.length + case.new / 2)
         read: float = traffic["weights"] + traffic["position"] * positions
         return read
+
+    def _decode_beside(self, model: str, case: str, engine: str) -> list[float]:
+        """Return the turns of the case ``decode`` right before those of another case.
+
+        Records that have none were made when those of the same round had to do.
+        """
+        found = self.rounds(model, case, engine, "decode")
+        return found or self.rounds(model, "decode", engine)
 
     def _billions(self, model: str, case: str) -> float:
         """Return how many billion products with weights prompts have."""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import decode_models
-from decode_peers import matrices, picture, record, tables
+from decode_peers import driver, matrices, picture, record, tables
 from decode_peers.bounds import BOUNDS
 from decode_peers.cases import CASES, ENGINES, MODELS, Room
 from decode_peers.engines import processor
@@ -105,6 +105,49 @@ def test_attention_is_what_a_long_context_adds_to_a_step(measured):
     )
     found = results.attention_of_bandwidth(SMALL.name, "context 4000", "cpp")
     assert found.value == pytest.approx((long - short) / 0.002 / (1e9 / 0.02))
+
+
+def test_a_step_is_compared_with_the_one_measured_right_before_it(measured):
+    results = measured(
+        {(SMALL.name, "decode"): {"cpp": [0.001]}, (SMALL.name, "batch 8"): {"cpp": [0.004]}}
+    )
+    assert results.steps_of_one(SMALL.name, "batch 8", "cpp").value == pytest.approx(4)
+    results.content["cells"][f"{SMALL.name}, batch 8"]["cpp"]["decode"] = [0.002]
+    assert results.steps_of_one(SMALL.name, "batch 8", "cpp").value == pytest.approx(2)
+
+
+class Answering:
+    """A process whose steps take a millisecond for each sequence."""
+
+    def __init__(self, engine, asked):
+        self.engine, self.asked = engine, asked
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+    def ask(self, question, **given):
+        self.asked.append((self.engine.name, question, given.get("sequences")))
+        if question == "load":
+            return {"versions": {}}
+        return {"seconds": given["sequences"] / 1000}
+
+
+def test_our_engine_decodes_one_sequence_right_before_eight(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(driver, "EngineProcess", lambda engine, _: Answering(engine, asked))
+    monkeypatch.setattr(driver.models, "file_of", lambda *_: Path(__file__))
+    monkeypatch.setattr(driver.models, "traffic", lambda _: TRAFFIC)
+    monkeypatch.setattr(driver.models, "export_of", lambda *_: Path(__file__))
+    made = record.Record(None, "avx512", {"rounds": 2})
+    driver.measure(SMALL, ("batch 8",), 2, made, driver.Places(tmp_path, {}))
+    cell = made.content["cells"][f"{SMALL.name}, batch 8"]
+    assert cell["cpp"] == {"decode": [0.001] * 2, "seconds": [0.008] * 2}
+    assert cell["llama.cpp"] == {"seconds": [0.008] * 2}
+    ours = [count for name, what, count in asked if (name, what) == ("cpp", "decode")]
+    assert ours == [1, 8] * 3  # once more to warm up
 
 
 def test_a_goal_is_met_missed_or_not_measured(measured):
