@@ -124,9 +124,9 @@ T exchanged(T value, unsigned from_lane) {
 
 }  // namespace emulation
 
-// Indices and dimensions of the running thread.
-inline thread_local uint3 threadIdx{}, blockIdx{};
-inline thread_local dim3 blockDim{}, gridDim{};
+// Indices and dimensions of the running thread; one grid runs at a time.
+inline uint3 threadIdx{}, blockIdx{};
+inline dim3 blockDim{}, gridDim{};
 
 inline void __syncthreads() { ::emulation::block_barrier(); }
 inline void __barrier_sync_count(unsigned number, unsigned threads) {

@@ -12,7 +12,7 @@ constexpr int kIdleSeconds = 1000;
 constexpr unsigned kRoundsBehind = 4;
 
 unsigned random_below(std::size_t count) {
-  return static_cast<unsigned>(choices().random() % count);
+  return static_cast<unsigned>(choices().random() * std::uint64_t{count} >> 32);
 }
 
 }  // namespace
@@ -24,6 +24,7 @@ Choices& choices() {
 
 void Scheduler::begin(std::vector<Block>& blocks) {
   ready_.clear();
+  first_ready_ = 0;
   polling_.clear();
   behind_.clear();
   warps_.clear();
@@ -83,13 +84,21 @@ bool Scheduler::find_more() {
 }
 
 Thread* Scheduler::next() {
-  while (ready_.empty())
+  while (first_ready_ == ready_.size()) {
+    ready_.clear();
+    first_ready_ = 0;
     if (!find_more()) return nullptr;
+  }
   ++clock_;
-  if (choices().order != Order::kFirstReady)
-    std::swap(ready_[random_below(ready_.size())], ready_.front());
-  Thread* const thread = ready_.front();
-  ready_.pop_front();
+  Thread* thread = ready_[first_ready_];
+  if (choices().order == Order::kFirstReady) {
+    ++first_ready_;
+  } else {
+    Thread*& chosen = ready_[random_below(ready_.size())];
+    thread = chosen;
+    chosen = ready_.back();
+    ready_.pop_back();
+  }
   if (warp_behind_) was_overtaken_ |= &thread->block->warp_of(*thread) != warp_behind_;
   return thread;
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <random>
 #include <vector>
 
@@ -59,8 +58,8 @@ class Scheduler {
   void wake_polling();
   void choose_behind();
 
-  std::deque<Thread*> ready_;
-  std::vector<Thread*> polling_, behind_;
+  std::vector<Thread*> ready_, polling_, behind_;
+  std::size_t first_ready_ = 0;  // not 0 with Order::kFirstReady alone
   std::vector<Warp*> warps_;
   Warp* warp_behind_ = nullptr;
   std::uint64_t changes_ = 1, clock_ = 0;
