@@ -36,16 +36,15 @@ OPTIONS += [f"-I{PACKAGE.parents[1]}/native", f"-I{PACKAGE.parents[1]}/native/in
 OPTIONS += [f"-DTENSOR_OPS_WITHOUT_{name}" for name in LEFT_OUT]
 
 
-def compilations(objects):
-    """Return what is compiled, each with an object of its own."""
-    yield from (["-DTENSOR_OPS_EMULATE_TILES", source] for source in BASE)
-    yield from ([PRODUCTS / f"{name}.cpp"] for name in NUMBERS + INTEGERS)
+def compilations():
+    """Yield what is compiled, each of some sources as one, since they read the same headers."""
+    yield ["-DTENSOR_OPS_EMULATE_TILES"], BASE
+    yield [], [PRODUCTS / f"{name}.cpp" for name in NUMBERS + INTEGERS]
     for variant, (names, flags) in VARIANTS.items():
         march = ["-march=x86-64-v4", "-mprefer-vector-width=512"]
         march += [] if variant == "x86_64_v4" else ["-mavx512vnni"]
-        for name in names:
-            level = f"-DTENSOR_OPS_LEVEL={variant}"
-            yield [*march, *flags, level, PRODUCTS / f"{name}.cpp"]
+        level = f"-DTENSOR_OPS_LEVEL={variant}"
+        yield [*march, *flags, level], [PRODUCTS / f"{name}.cpp" for name in names]
 
 
 PRODUCTS_IN_USE = tensor_ops_cpp.get_optimization_info()["decode_products"] or ""
@@ -60,15 +59,16 @@ def test_emulated_tiles_have_the_right_bits(tmp_path):
     compiler = os.environ.get("CXX", "g++")
 
     def compiled(numbered):
-        number, words = numbered
-        to = tmp_path / f"{number}.o"
-        command = [compiler, *OPTIONS, *words, "-c", "-o", to]
+        number, (options, sources) = numbered
+        together, to = tmp_path / f"{number}.cpp", tmp_path / f"{number}.o"
+        together.write_text("".join(f'#include "{each}"\n' for each in sources), "utf-8")
+        command = [compiler, *OPTIONS, *options, together, "-c", "-o", to]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return to
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        objects = list(pool.map(compiled, enumerate(compilations(tmp_path))))
+        objects = list(pool.map(compiled, enumerate(compilations())))
     program = tmp_path / "check_products"
     subprocess.run([compiler, *objects, "-o", program], check=True)
     done = subprocess.run(
