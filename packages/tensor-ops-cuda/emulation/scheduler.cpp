@@ -94,7 +94,7 @@ Thread* Scheduler::next() {
   if (choices().order == Order::kFirstReady) {
     ++first_ready_;
   } else {
-    Thread*& chosen = ready_[random_below(ready_.size())];
+    Thread*& chosen = ready_[first_ready_ + random_below(ready_.size() - first_ready_)];
     thread = chosen;
     chosen = ready_.back();
     ready_.pop_back();

@@ -59,7 +59,7 @@ class Scheduler {
   void choose_behind();
 
   std::vector<Thread*> ready_, polling_, behind_;
-  std::size_t first_ready_ = 0;  // not 0 with Order::kFirstReady alone
+  std::size_t first_ready_ = 0;  // those of ready_ before it have run
   std::vector<Warp*> warps_;
   Warp* warp_behind_ = nullptr;
   std::uint64_t changes_ = 1, clock_ = 0;
