@@ -214,8 +214,8 @@ def press_ctrl_c():
     """Return a function that interrupts a process, and returns what it has written to its pipe."""
 
     def press(process):
-        # Python loses the exception where C code that calls Python ignores it. A second signal
-        # would end a process with another status that is only slow to end, on a busy machine.
+        # Python loses the exception where C code that calls Python ignores it. But a process that
+        # is only slow to end, on a busy machine, would have another status after a second signal.
         for _ in range(10):
             process.send_signal(signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
