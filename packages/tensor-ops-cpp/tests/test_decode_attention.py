@@ -142,7 +142,7 @@ def test_several_ranges(case, request):
 def test_pages_of_any_size_keep_the_bits(sizes, dtype, window, request):
     table = table_of(*sizes)
     bits = attended(attention(*sizes, dtype, 16, window), table, 2, 90)
-    pages = (1, 2, 3, 5, 7, 8, 17, 24, 40, 64, LENGTH, None)
+    pages = (1, 2, 3, 5, 7, 8, 17, 24, 40, 64, 144, 304, 128, LENGTH, None)
     if not request.config.getoption("--nightly"):
         pages = pages[DTYPES.index(dtype) :: len(DTYPES)]  # those of all dtypes are all
     for page in pages:
@@ -150,6 +150,34 @@ def test_pages_of_any_size_keep_the_bits(sizes, dtype, window, request):
         for chunk, slot, others in ((90, 0, ()), (1, 1, (0, 2))):
             given = attended(program, table, 2, chunk, slot, others)
             np.testing.assert_array_equal(given.view(np.uint32), bits.view(np.uint32), f"{page=}")
+
+
+@pytest.mark.parametrize("page", [16, 48, 144, 7])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_pages_that_are_copied_keep_the_bits(dtype, page):
+    table = table_of(*SIZES[0])
+    program = json.dumps(attention(*SIZES[0], dtype, page, 0))
+    executable = tensor_ops_cpp.compile_program(program, {"table": table}, num_workers=2)
+    arrays = executable.arrays
+    pages = np.random.default_rng(8).permutation(arrays["page_table"].size)
+    arrays["page_table"][:] = pages.reshape(arrays["page_table"].shape)
+    own, other = arrays["page_table"][:2]
+
+    def run(slot, first, count):
+        arrays["tokens"][:count] = TOKENS[first : first + count]
+        arrays["slots"][:count] = slot
+        arrays["positions"][:count] = np.arange(first, first + count)
+        executable.run(count, 0)
+        return arrays["out"][:count].copy()
+
+    run(0, 0, 90)
+    run(0, 90, 80)
+    rows = executable.read_pages(own)
+    executable.write_pages(other, rows)
+    np.testing.assert_array_equal(executable.read_pages(other), rows)
+    bits = [run(slot, 170, 1).view(np.uint32) for slot in (0, 1)]
+    np.testing.assert_array_equal(*bits)
+    executable.close()
 
 
 @pytest.mark.parametrize("page", [16, 7])

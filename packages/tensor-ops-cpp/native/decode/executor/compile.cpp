@@ -15,7 +15,7 @@
 namespace tensor_ops::decode {
 namespace {
 
-CacheMemory cache_memory(const Limits& limits, const Cache& cache) {
+CacheMemory cache_memory(const Limits& limits, const Cache& cache, bool keeps_heads) {
   CacheMemory memory{};
   memory.type = cache.type;
   memory.is_paged = cache.is_paged;
@@ -36,7 +36,16 @@ CacheMemory cache_memory(const Limits& limits, const Cache& cache) {
   // Names the cache if it is too large; nothing else is wanted of the product.
   size_product("cache '" + cache.name + "'", memory.num_pages, cache.num_kv_heads, kept, each);
   memory.page_bytes = aligned(kept * each);
+  memory.has_groups =
+      keeps_heads && cache.type != CacheType::kInt8 && memory.page_size % kCacheBlock == 0;
   return memory;
+}
+
+// Whether a cache has keys and values of heads, instead of latents.
+bool keeps_heads(const Program& program, std::size_t cache) {
+  return std::none_of(program.nodes.begin(), program.nodes.end(), [&](const Node& node) {
+    return node.cache == cache && std::string_view(node.kind->name) == "latent_attention";
+  });
 }
 
 }  // namespace
@@ -144,8 +153,9 @@ Executable::Layout Executable::plan() {
 
 void Executable::plan_caches(Layout& layout) const {
   std::size_t page_of_all[kCacheGroups] = {}, num_pages[kCacheGroups] = {};  // bytes of a page
-  for (const Cache& cache : program_.caches) {
-    CacheMemory memory = cache_memory(program_.limits, cache);
+  for (std::size_t c = 0; c < program_.caches.size(); ++c) {
+    const Cache& cache = program_.caches[c];
+    CacheMemory memory = cache_memory(program_.limits, cache, keeps_heads(program_, c));
     const CacheGroup group = group_of(cache);
     memory.bytes_before = page_of_all[group];
     num_pages[group] = memory.num_pages;

@@ -118,7 +118,7 @@ void Executable::for_parts(CacheGroup group, std::size_t number, Visit visit) co
     if (group_of(cache) != group) continue;
     const std::size_t heads = is_state ? 1 : cache.num_kv_heads;
     for (std::size_t head = 0; head < heads; ++head)
-      visit(cache_memory_[c].page(number, head), cache_memory_[c].page_bytes);
+      cache_memory_[c].for_parts_of_page(number, head, visit);
   }
 }
 

@@ -57,26 +57,73 @@ constexpr std::size_t kPiecePositions = 512;
 //     floats  keys[d][16], values[16][d]
 //     int8    keys[d/2][16][2], values[8][d][2], key_scales[d/32][16], value_scales[d/32][16]
 //
-// Quotients are rounded up. The last block of floats of a page may have fewer positions than 16. In
-// int8, keys[i][p][k] is element 2i + k of position p, with a zero behind an odd last element;
-// values[j][i][k] is element i of position 2j + k; and scales[g][p], in float16, belong to elements
-// 32g to 32g + 31 of position p.
+// Quotients are rounded up. The last block of floats of a page may have fewer positions than 16.
+// Where none has, so that page_size is a multiple of 16, the blocks of floats of a head's pages
+// with consecutive numbers are divided into groups of kMostBlocks; the last one may have fewer. A
+// group has the keys of all of its blocks, then their values. A range of positions whose pages are
+// a group is thus read in the order of memory, keys first. In int8, keys[i][p][k] is element 2i + k
+// of position p, with a zero behind an odd last element; values[j][i][k] is element i of position
+// 2j + k; and scales[g][p], in float16, belong to elements 32g to 32g + 31 of position p.
 struct CacheMemory {
   unsigned char* data;  // of all caches that are paged, of all that are not, or of all states
   CacheType type;
-  bool is_paged;  // a slot that is not paged has the page of its own number
+  bool is_paged;    // a slot that is not paged has the page of its own number
+  bool has_groups;  // whether keys and values of blocks lie in groups
   std::size_t num_pages, page_size, head_size;
   std::uint32_t pages_of_piece;
   // In one page: the bytes of a head, of the caches that come before this one in a piece, and of
   // all caches there.
   std::size_t page_bytes, bytes_before, bytes_of_all;
 
-  DECODE_INLINE unsigned char* page(std::size_t number, std::size_t head) const {
+  // The pages of a piece that one head has, one behind the other.
+  struct Stretch {
+    std::size_t first, pages;  // the number of the first page, and how many there are
+    unsigned char* data;
+
+    DECODE_INLINE bool has(std::size_t number) const { return number - first < pages; }
+  };
+  DECODE_INLINE Stretch stretch(std::size_t number, std::size_t head) const {
     const std::size_t piece = static_cast<std::uint32_t>(number) / pages_of_piece;
     const std::size_t first = piece * pages_of_piece, left = num_pages - first;
     const std::size_t pages = left < pages_of_piece ? left : pages_of_piece;
-    return data + first * bytes_of_all + pages * (bytes_before + head * page_bytes) +
-           (number - first) * page_bytes;
+    return {first, pages, data + first * bytes_of_all + pages * (bytes_before + head * page_bytes)};
+  }
+  // A page that has no groups.
+  DECODE_INLINE unsigned char* page(const Stretch& all, std::size_t number) const {
+    return all.data + (number - all.first) * page_bytes;
+  }
+  DECODE_INLINE unsigned char* page(std::size_t number, std::size_t head) const {
+    return page(stretch(number, head), number);
+  }
+
+  // The keys and the values of a block. In int8 what the block has besides follows the values.
+  struct Block {
+    unsigned char *keys, *values;
+  };
+  // The block of 16 positions that begins at a place of a page, which has groups.
+  DECODE_INLINE Block block(const Stretch& all, std::size_t number, std::size_t place) const {
+    const std::size_t blocks = page_size / kCacheBlock;  // of a page
+    const std::size_t at = (number - all.first) * blocks + place / kCacheBlock;
+    const std::size_t in_group = at % kMostBlocks, left = all.pages * blocks - (at - in_group);
+    const std::size_t in_all = left < kMostBlocks ? left : kMostBlocks;
+    const std::size_t half = half_bytes();
+    unsigned char* const group = all.data + (at - in_group) * 2 * half;
+    return {group + in_group * half, group + (in_all + in_group) * half};
+  }
+  // The bytes of the keys of a block of floats, and those of its values.
+  DECODE_INLINE std::size_t half_bytes() const {
+    return kCacheBlock * position_bytes(type, head_size, head_size) / 2;
+  }
+  // visit(first byte, bytes) of all parts of a page, block by block.
+  template <class Visit>
+  void for_parts_of_page(std::size_t number, std::size_t head, Visit visit) const {
+    if (!has_groups) return visit(page(number, head), page_bytes);
+    const Stretch all = stretch(number, head);
+    for (std::size_t place = 0; place < page_size; place += kCacheBlock) {
+      const Block each = block(all, number, place);
+      visit(each.keys, half_bytes());
+      visit(each.values, half_bytes());
+    }
   }
 };
 

@@ -165,17 +165,28 @@ struct RangeQuery : RangeScores {
   const float* q;                  // the heads, one behind the other
   float* scratch;
 
-  // Calls visit(block, first lane, end lane, memory to be prefetched meanwhile). The first half of
-  // the next blocks is prefetched while keys are read, the second half while values are read.
+  // Calls visit(block, first lane, end lane, memory to be prefetched meanwhile). The next blocks
+  // are prefetched in the order of memory: of floats the keys while keys are read, and the values
+  // while values are; in int8 the first half of the blocks, then the second.
   template <class Visit>
   TENSOR_OPS_INLINE void for_blocks(bool of_values, Visit visit) const {
+    const bool is_last = next.pair == seen.pair && next.range == seen.range;
     for (std::size_t i = 0; i < seen.count; ++i) {
       const RangeBlocks::Seen& each = seen.block[i];
-      const std::size_t half = of_values ? seen.count + i : i;
-      const std::size_t at = half / 2 < next.count ? half / 2 : next.count - 1;
-      visit(CacheBlock<Element>{each.first, kBlock, sizes.head}, std::size_t{each.from},
-            std::size_t{each.end}, Ahead{next.block[at].first + half % 2 * half_bytes()});
+      visit(CacheBlock<Element>{each.at, kBlock, sizes.head}, std::size_t{each.from},
+            std::size_t{each.end}, ahead(of_values, is_last, i));
     }
+  }
+  TENSOR_OPS_INLINE Ahead ahead(bool of_values, bool is_last, std::size_t i) const {
+    if constexpr (std::is_same_v<Element, Int8>) {
+      const std::size_t half = of_values ? seen.count + i : i;
+      return {next_block(half / 2).keys + half % 2 * half_bytes()};
+    } else {
+      return {of_values || is_last ? next_block(i).values : next_block(i).keys};
+    }
+  }
+  TENSOR_OPS_INLINE decode::CacheMemory::Block next_block(std::size_t i) const {
+    return next.block[i < next.count ? i : next.count - 1].at;
   }
   TENSOR_OPS_INLINE std::size_t half_bytes() const {
     return kBlock / 2 * decode::position_bytes(kCacheType<Element>, sizes.head, sizes.head);

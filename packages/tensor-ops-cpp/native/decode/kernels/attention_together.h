@@ -91,7 +91,7 @@ class TokensTogether {
     using T = typename Element::Storage;
     const std::size_t size = sizes_.head;
     for (std::size_t b = 0; b < blocks.count; ++b) {
-      const CacheBlock<Element> block{blocks.block[b].first, kBlock, size};
+      const CacheBlock<Element> block{blocks.block[b].at, kBlock, size};
       float* const keys = memory_ + layout_.keys + b * kBlock * size;
       for (std::size_t i = 0; i < kBlock * size; i += kLanes<float>)
         store<Float32>(keys + i, load<Element>(block.keys() + i, Whole<1>{}), Whole<1>{});

@@ -36,11 +36,16 @@ constexpr decode::CacheType kCacheType =
 template <class Element>
 struct CacheBlock {
   using T = typename Element::Storage;
-  unsigned char* first;
+  decode::CacheMemory::Block at;
   std::size_t width, size;  // of the head
 
-  TENSOR_OPS_INLINE T* keys() const { return reinterpret_cast<T*>(first); }
-  TENSOR_OPS_INLINE T* values() const { return keys() + width * size; }
+  // One whose values follow its keys.
+  static TENSOR_OPS_INLINE CacheBlock in(unsigned char* memory, std::size_t width,
+                                         std::size_t size) {
+    return {{memory, memory + width * size * sizeof(T)}, width, size};
+  }
+  TENSOR_OPS_INLINE T* keys() const { return reinterpret_cast<T*>(at.keys); }
+  TENSOR_OPS_INLINE T* values() const { return reinterpret_cast<T*>(at.values); }
 
   // Writes the key and the value of one of its positions.
   void store(std::size_t place, const float* key, const float* value) const {
@@ -67,11 +72,17 @@ constexpr decode::CacheType kCacheType<Int8> = decode::CacheType::kInt8;
 
 template <>
 struct CacheBlock<Int8> {
-  unsigned char* first;
+  decode::CacheMemory::Block at;
   std::size_t width, size;  // of the head
 
-  TENSOR_OPS_INLINE std::int8_t* keys() const { return reinterpret_cast<std::int8_t*>(first); }
-  TENSOR_OPS_INLINE std::int8_t* values() const { return keys() + kBlock * (size + size % 2); }
+  static TENSOR_OPS_INLINE CacheBlock in(unsigned char* memory, std::size_t width,
+                                         std::size_t size) {
+    return {{memory, memory + kBlock * (size + size % 2)}, width, size};
+  }
+  TENSOR_OPS_INLINE std::int8_t* keys() const { return reinterpret_cast<std::int8_t*>(at.keys); }
+  TENSOR_OPS_INLINE std::int8_t* values() const {
+    return reinterpret_cast<std::int8_t*>(at.values);
+  }
   TENSOR_OPS_INLINE std::uint16_t* key_scales() const {
     return reinterpret_cast<std::uint16_t*>(values() + kBlock * size);
   }
@@ -138,28 +149,31 @@ class HeadCache {
         position_bytes_(
             decode::position_bytes(kCacheType<Element>, cache.head_size, cache.head_size)) {}
 
+  TENSOR_OPS_INLINE std::size_t head_size() const { return cache_.head_size; }
+
   // The block of a position.
   TENSOR_OPS_INLINE CacheBlock<Element> block_of(std::size_t position) const {
-    const std::size_t first = position % cache_.page_size / kBlock * kBlock;
-    return {page(position / cache_.page_size) + first * position_bytes_, width(first),
-            cache_.head_size};
+    decode::CacheMemory::Stretch pages{};
+    return block_at(position / cache_.page_size, position % cache_.page_size / kBlock * kBlock,
+                    pages);
   }
 
-  // visit(first, first byte) of 16 positions at a time, from `first`, a multiple of 16, up to
-  // `end`. The byte is null where they are not one block, from its first place on.
+  // visit(first, block) of 16 positions at a time, from `first`, a multiple of 16, up to `end`. The
+  // block's keys are null where they are not one block, from its first place on.
   template <class Visit>
   TENSOR_OPS_INLINE void for_blocks(std::size_t first, std::size_t end, Visit visit) const {
     std::size_t number = first / cache_.page_size, place = first % cache_.page_size;
+    decode::CacheMemory::Stretch pages{};
     for (; first < end; first += kBlock) {
       const bool is_block = place % kBlock == 0 && cache_.page_size - place >= kBlock;
-      visit(first, is_block ? page(number) + place * position_bytes_ : nullptr);
+      visit(first, is_block ? block_at(number, place, pages).at : decode::CacheMemory::Block{});
       for (place += kBlock; place >= cache_.page_size; place -= cache_.page_size) ++number;
     }
   }
 
   // Copies positions from `from` up to `end` to their places in a block at `to`.
   void assemble(std::size_t from, std::size_t end, unsigned char* to) const {
-    const CacheBlock<Element> block{to, kBlock, cache_.head_size};
+    const auto block = CacheBlock<Element>::in(to, kBlock, cache_.head_size);
     while (from < end) {
       const CacheBlock<Element> part = block_of(from);
       const std::size_t place = from % cache_.page_size % kBlock;
@@ -171,8 +185,15 @@ class HeadCache {
   }
 
  private:
-  TENSOR_OPS_INLINE unsigned char* page(std::size_t number) const {
-    return cache_.page(cache_.is_paged ? static_cast<std::size_t>(pages_[number]) : slot_, head_);
+  // The block that begins at a place of one of the slot's pages. `pages` is replaced by the stretch
+  // of that page if it is another one.
+  TENSOR_OPS_INLINE CacheBlock<Element> block_at(std::size_t number, std::size_t place,
+                                                 decode::CacheMemory::Stretch& pages) const {
+    const std::size_t page = cache_.is_paged ? static_cast<std::size_t>(pages_[number]) : slot_;
+    if (!pages.has(page)) pages = cache_.stretch(page, head_);
+    if (cache_.has_groups) return {cache_.block(pages, page, place), kBlock, cache_.head_size};
+    return CacheBlock<Element>::in(cache_.page(pages, page) + place * position_bytes_, width(place),
+                                   cache_.head_size);
   }
   // How many positions of a page are in the block that begins at its position `first`.
   TENSOR_OPS_INLINE std::size_t width(std::size_t first) const {
@@ -188,7 +209,7 @@ class HeadCache {
 // so that sums have one order: positions that are not one block of the cache are copied into one.
 struct RangeBlocks {
   struct Seen {
-    unsigned char* first;
+    decode::CacheMemory::Block at;
     std::uint32_t from, end;  // the lanes whose positions are seen
   };
   std::size_t pair, range;  // the range is this one of this pair
@@ -200,17 +221,18 @@ struct RangeBlocks {
   void fill(const HeadCache<Element>& cache, std::size_t begin, std::size_t end,
             std::size_t block_bytes) {
     count = 0;
-    cache.for_blocks(begin / kBlock * kBlock, end,
-                     [&](std::size_t first, unsigned char* bytes) TENSOR_OPS_INLINE_LAMBDA {
-                       const std::size_t from = begin > first ? begin - first : 0;
-                       const std::size_t to = end - first < kBlock ? end - first : kBlock;
-                       if (!bytes) {
-                         bytes = assembled + count * block_bytes;
-                         cache.assemble(first + from, first + to, bytes);
-                       }
-                       block[count++] = {bytes, static_cast<std::uint32_t>(from),
-                                         static_cast<std::uint32_t>(to)};
-                     });
+    cache.for_blocks(
+        begin / kBlock * kBlock, end,
+        [&](std::size_t first, decode::CacheMemory::Block at) TENSOR_OPS_INLINE_LAMBDA {
+          const std::size_t from = begin > first ? begin - first : 0;
+          const std::size_t to = end - first < kBlock ? end - first : kBlock;
+          if (!at.keys) {
+            unsigned char* const memory = assembled + count * block_bytes;
+            cache.assemble(first + from, first + to, memory);
+            at = CacheBlock<Element>::in(memory, kBlock, cache.head_size()).at;
+          }
+          block[count++] = {at, static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(to)};
+        });
   }
 };
 
