@@ -1,5 +1,6 @@
 // How an Executable is made: what memory is needed, where everything lies in it, and the packing.
 #include <algorithm>
+#include <string_view>
 
 #include "declaration/errors.h"
 #include "decode/executor/executable.h"
