@@ -49,10 +49,9 @@ constexpr std::size_t kPiecePositions = 512;
 // head. The memory of all paged caches, and of those that are not, is divided into pieces of
 // kPiecePositions positions in whole pages, or of one page that has more; the last piece may have
 // fewer. That of states is divided by their numbers, so that those of all nodes lie together.
-// A piece has the pages of every cache, head by head: what few
-// tokens use lies close together, so that little memory becomes resident for them, and a head's
-// pages with consecutive numbers are still long streams. A page is block[page_size/16]. A block has
-// 16 positions of a head of size d:
+// A piece has the pages of every cache, head by head: what few tokens use lies close together, so
+// that little memory becomes resident for them, and a head's pages with consecutive numbers are
+// still long streams. A page is block[page_size/16]. A block has 16 positions of a head of size d:
 //
 //     floats  keys[d][16], values[16][d]
 //     int8    keys[d/2][16][2], values[8][d][2], key_scales[d/32][16], value_scales[d/32][16]
@@ -105,10 +104,10 @@ struct CacheMemory {
     const std::size_t blocks = page_size / kCacheBlock;  // of a page
     const std::size_t at = (number - all.first) * blocks + place / kCacheBlock;
     const std::size_t in_group = at % kMostBlocks, left = all.pages * blocks - (at - in_group);
-    const std::size_t in_all = left < kMostBlocks ? left : kMostBlocks;
+    const std::size_t of_group = left < kMostBlocks ? left : kMostBlocks;
     const std::size_t half = half_bytes();
     unsigned char* const group = all.data + (at - in_group) * 2 * half;
-    return {group + in_group * half, group + (in_all + in_group) * half};
+    return {group + in_group * half, group + (of_group + in_group) * half};
   }
   // The bytes of the keys of a block of floats, and those of its values.
   DECODE_INLINE std::size_t half_bytes() const {

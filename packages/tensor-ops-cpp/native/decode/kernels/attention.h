@@ -167,7 +167,8 @@ struct RangeQuery : RangeScores {
 
   // Calls visit(block, first lane, end lane, memory to be prefetched meanwhile). The next blocks
   // are prefetched in the order of memory: of floats the keys while keys are read, and the values
-  // while values are; in int8 the first half of the blocks, then the second.
+  // while values are; in int8 the first half of the blocks, then the second. The last range of
+  // floats has none behind it, and prefetches its own values while its keys are read.
   template <class Visit>
   TENSOR_OPS_INLINE void for_blocks(bool of_values, Visit visit) const {
     const bool is_last = next.pair == seen.pair && next.range == seen.range;

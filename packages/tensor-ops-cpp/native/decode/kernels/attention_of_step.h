@@ -312,8 +312,7 @@ class Attention {
   }
   void fill(RangeBlocks& blocks, std::size_t pair, std::size_t range, std::size_t begin) const {
     const auto cache = head_cache<Element>(share_, ranges_.token(pair), ranges_.kv_head(pair));
-    blocks.fill(cache, begin, ranges_.end(pair, range),
-                decode::block_bytes(share_.cache.type, sizes_.head));
+    blocks.fill(cache, begin, ranges_.end(pair, range));
     blocks.pair = pair;
     blocks.range = range;
   }

@@ -149,7 +149,7 @@ class HeadCache {
         position_bytes_(
             decode::position_bytes(kCacheType<Element>, cache.head_size, cache.head_size)) {}
 
-  TENSOR_OPS_INLINE std::size_t head_size() const { return cache_.head_size; }
+  TENSOR_OPS_INLINE std::size_t block_bytes() const { return kBlock * position_bytes_; }
 
   // The block of a position.
   TENSOR_OPS_INLINE CacheBlock<Element> block_of(std::size_t position) const {
@@ -171,8 +171,8 @@ class HeadCache {
     }
   }
 
-  // Copies positions from `from` up to `end` to their places in a block at `to`.
-  void assemble(std::size_t from, std::size_t end, unsigned char* to) const {
+  // Copies positions from `from` up to `end` to their places in a block at `to`, which it returns.
+  decode::CacheMemory::Block assemble(std::size_t from, std::size_t end, unsigned char* to) const {
     const auto block = CacheBlock<Element>::in(to, kBlock, cache_.head_size);
     while (from < end) {
       const CacheBlock<Element> part = block_of(from);
@@ -182,6 +182,7 @@ class HeadCache {
       block.copy(from % kBlock, part, place, count);
       from += count;
     }
+    return block.at;
   }
 
  private:
@@ -218,19 +219,15 @@ struct RangeBlocks {
   unsigned char* assembled = nullptr;  // memory for blocks that are not whole in the cache
 
   template <class Element>
-  void fill(const HeadCache<Element>& cache, std::size_t begin, std::size_t end,
-            std::size_t block_bytes) {
+  void fill(const HeadCache<Element>& cache, std::size_t begin, std::size_t end) {
     count = 0;
     cache.for_blocks(
         begin / kBlock * kBlock, end,
         [&](std::size_t first, decode::CacheMemory::Block at) TENSOR_OPS_INLINE_LAMBDA {
           const std::size_t from = begin > first ? begin - first : 0;
           const std::size_t to = end - first < kBlock ? end - first : kBlock;
-          if (!at.keys) {
-            unsigned char* const memory = assembled + count * block_bytes;
-            cache.assemble(first + from, first + to, memory);
-            at = CacheBlock<Element>::in(memory, kBlock, cache.head_size()).at;
-          }
+          if (!at.keys)
+            at = cache.assemble(first + from, first + to, assembled + count * cache.block_bytes());
           block[count++] = {at, static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(to)};
         });
   }
