@@ -12,6 +12,8 @@ namespace {
 
 // The most steps of one call of the executor. The pages for all of them are held beforehand.
 constexpr std::size_t kMostStepsAtOnce = 32;
+// Attention reads this many positions at once, fastest if their pages have consecutive numbers.
+constexpr std::size_t kPositionsTogether = 128;
 
 bool contains(const std::vector<std::int32_t>& tokens, std::int32_t token) {
   return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
@@ -42,10 +44,12 @@ Sequences::Sequences(Driver& driver, const std::string& logits, std::string toke
   for (const Node& node : program.nodes) has_samples_ |= node.kind->draws();
   for (std::size_t slot = limits_.max_requests; slot-- > 0;) free_slots_.push_back(slot);
   // The page table has no room for more.
-  const std::size_t pages =
-      std::min(limits_.num_pages, limits_.max_requests * limits_.pages_per_request());
-  for (std::size_t page = pages; page-- > 0;)
-    free_pages_.push_back(static_cast<std::int32_t>(page));
+  num_free_pages_ = std::min(limits_.num_pages, limits_.max_requests * limits_.pages_per_request());
+  is_free_.assign(num_free_pages_, true);
+  // Groups are smaller in small caches: at most a 32nd of all pages waits for its sequences.
+  const std::size_t most = std::min(kPositionsTogether / limits_.page_size,
+                                    num_free_pages_ / (32 * limits_.max_requests));
+  while (2 * group_size_ <= most) group_size_ *= 2;
 }
 
 std::int64_t Sequences::open() {
@@ -194,7 +198,7 @@ std::string Sequences::without_token(const Sequence& sequence, std::size_t num_t
 
 // Drops the sequences that cannot go on because the others hold all pages.
 void Sequences::drop_without_page(std::vector<Continuation>& continued) const {
-  std::size_t left = free_pages_.size();
+  std::size_t left = num_free_pages_;
   const auto is_without = [&](const Continuation& continuation) {
     const std::size_t missing =
         missing_pages(*continuation.sequence, continuation.sequence->tokens.size());
@@ -218,7 +222,7 @@ std::size_t Sequences::steps_with_room(const std::vector<Continuation>& continue
     std::size_t missing = 0;
     for (const Continuation& continuation : continued)
       missing += missing_pages(*continuation.sequence, continuation.sequence->num_fed + steps);
-    return missing <= free_pages_.size();
+    return missing <= num_free_pages_;
   };
   while (most > 1 && !has_pages(most)) most /= 2;
   return most;
@@ -346,9 +350,9 @@ std::size_t Sequences::missing_pages(const Sequence& sequence, std::size_t lengt
 }
 
 void Sequences::require_pages(const std::string& who, std::size_t missing) const {
-  if (missing > free_pages_.size())
+  if (missing > num_free_pages_)
     throw MemoryError(text(who, " ", missing, " more pages of ", limits_.page_size, " tokens, and ",
-                           free_pages_.size(), " of ", limits_.num_pages,
+                           num_free_pages_, " of ", limits_.num_pages,
                            " are free; close or truncate a sequence, or export the model with room "
                            "for more"));
 }
@@ -362,14 +366,50 @@ void Sequences::hold_pages(Sequence& sequence, std::size_t length) {
   require_pages(text("sequence ", sequence.number, " needs"), missing);
   std::int32_t* const table = page_table(sequence);
   for (std::size_t i = 0; i < missing; ++i) {
-    table[sequence.num_pages++] = free_pages_.back();
-    free_pages_.pop_back();
+    const std::size_t page = next_page(sequence);
+    is_free_[page] = false;
+    --num_free_pages_;
+    table[sequence.num_pages++] = static_cast<std::int32_t>(page);
   }
+}
+
+// The page behind the last one if it is free. Else the first free one of the group that has most of
+// them, of those that no sequence fills as long as there is one: sequences which grow in turn do
+// not share groups.
+std::size_t Sequences::next_page(const Sequence& sequence) const {
+  const auto last_page = [this](const Sequence& each) {
+    return static_cast<std::size_t>(page_table(each)[each.num_pages - 1]);
+  };
+  if (sequence.num_pages > 0) {
+    const std::size_t behind = last_page(sequence) + 1;
+    if (behind < is_free_.size() && is_free_[behind]) return behind;
+  }
+  const auto is_being_filled = [&](std::size_t begin) {
+    return std::any_of(sequences_.begin(), sequences_.end(), [&](const auto& each) {
+      return each.second.num_pages > 0 &&
+             last_page(each.second) / group_size_ == begin / group_size_;
+    });
+  };
+  std::size_t best = 0, most = 0;
+  for (const bool skips_those : {true, false}) {
+    for (std::size_t begin = 0; begin < is_free_.size(); begin += group_size_) {
+      const std::size_t end = std::min(begin + group_size_, is_free_.size());
+      const std::size_t count = std::count(is_free_.begin() + begin, is_free_.begin() + end, true);
+      if (count <= most || (skips_those && is_being_filled(begin))) continue;
+      best = begin;
+      most = count;
+    }
+    if (most > 0) break;
+  }
+  return std::find(is_free_.begin() + best, is_free_.end(), true) - is_free_.begin();
 }
 
 void Sequences::free_pages(Sequence& sequence, std::size_t length) {
   std::int32_t* const table = page_table(sequence);
-  while (sequence.num_pages > pages_for(length)) free_pages_.push_back(table[--sequence.num_pages]);
+  while (sequence.num_pages > pages_for(length)) {
+    is_free_[table[--sequence.num_pages]] = true;
+    ++num_free_pages_;
+  }
 }
 
 void Sequences::write_sampling(std::size_t slot, const tensor_ops_sampling& sampling) {

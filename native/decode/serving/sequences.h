@@ -90,6 +90,8 @@ class Sequences {
   void require_pages(const std::string& who, std::size_t missing) const;
   std::int32_t* page_table(const Sequence& sequence) const;
   void hold_pages(Sequence& sequence, std::size_t length);
+  // The page that is to follow those of a sequence. One is free.
+  std::size_t next_page(const Sequence& sequence) const;
   void free_pages(Sequence& sequence, std::size_t length);  // keeps what `length` tokens need
   void write_sampling(std::size_t slot, const tensor_ops_sampling& sampling);
 
@@ -106,8 +108,10 @@ class Sequences {
   bool has_samples_ = false, has_states_ = false;
   std::int64_t next_number_ = 1;
   std::map<std::int64_t, Sequence> sequences_;
-  std::vector<std::size_t> free_slots_;   // the lowest is last
-  std::vector<std::int32_t> free_pages_;  // the next to be taken is last
+  std::vector<std::size_t> free_slots_;  // the lowest is last
+  std::vector<bool> is_free_;            // of each page
+  std::size_t num_free_pages_ = 0;
+  std::size_t group_size_ = 1;  // how many pages with consecutive numbers are best together
 };
 
 }  // namespace tensor_ops::decode

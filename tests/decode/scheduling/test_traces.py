@@ -240,3 +240,14 @@ def test_a_trace_has_the_same_tokens_on_both(traced, cpp, driver, tmp_path):
     assert of_cpp == expected
     assert of_python == expected
     assert set(refused_by_cpp) == set(refused_by_python) == {"slots", "pages"}
+
+
+def test_a_trace_has_the_same_tokens_with_pages_in_groups(folder, cpp, driver, tmp_path):
+    # Groups of two pages, and a page that is left over.
+    room = {**LIMITS, "page_size": 1, "max_num_pages": 193}
+    model = export(folder, tmp_path / "model", **room)
+    with driver.session() as say:
+        assert say("open", model, 2) == ""
+        of_cpp = Player(CppScheduler(say)).play(TRACE)
+    assert of_cpp == play_in_python(folder, cpp, **room)[0]
+    assert of_cpp == play_in_python(folder, cpp, **ROOM)[0]

@@ -4,7 +4,8 @@ Keys and values of a token depend on the tokens before it and on nothing else. A
 therefore serves every sequence that begins with the same tokens: requests share it as long as they
 go on, and it stays to be found after that, until its memory is needed.
 
-Tested by tests/decode/scheduling/test_shared_prefixes.py.
+Tested by tests/decode/scheduling/test_shared_prefixes.py and
+packages/tensor-ops-decode/tests/scheduling.
 """
 
 import itertools
@@ -17,6 +18,8 @@ from tensor_ops_decode.kinds.kind import Array
 
 __all__ = ["Beginning", "FullPage", "PageTable"]
 
+#: Attention reads this many positions at once, fastest if their pages have consecutive numbers.
+_POSITIONS_TOGETHER = 128
 #: What a full page holds: the number of the full page before it, 0 if none is, and its own tokens.
 Beginning: TypeAlias = tuple[int, tuple[int, ...]]
 
@@ -39,6 +42,9 @@ class _Slot(NamedTuple):
 class PageTable:
     """The pages of the requests, allotted as their sequences grow.
 
+    Pages are in groups of consecutive numbers. The group of a slot's last page is left to that slot
+    as long as other groups have free pages, or pages whose contents can be forgotten.
+
     An interrupt may come between any two lines here. So the pages of a slot change in one
     assignment, and which pages are free is not kept but found out. The `table` is the executable's
     own, kept up to date: a row for each slot.
@@ -48,6 +54,9 @@ class PageTable:
         self._table = table
         self._num_pages = num_pages
         self._page_size = page_size
+        # Groups are smaller in small caches: at most a 32nd of all pages waits for its slots.
+        most = min(_POSITIONS_TOGETHER // page_size, num_pages // (32 * len(table)))
+        self._group_size = 1 << max(most, 1).bit_length() - 1
         self._slots: dict[int, _Slot] = {}
         # The one that is to be overwritten first is the first.
         self._known: dict[Beginning, FullPage] = {}
@@ -92,7 +101,9 @@ class PageTable:
         for slot, count in missing.items():
             for _ in range(count):
                 pages = self._pages_of(slot)
-                self._table[slot, pages.num_pages] = free.pop() if free else self._forget_one()
+                page = self._next_page(slot, free)
+                free[page] = False
+                self._table[slot, pages.num_pages] = page
                 self._slots[slot] = pages._replace(num_pages=pages.num_pages + 1)
 
     def release(self, slot: int) -> None:
@@ -174,16 +185,52 @@ class PageTable:
             used[self._table[slot, : pages.num_pages]] = True
         return used
 
-    def _free(self) -> list[int]:
-        """Return the pages that no request has and that hold nothing known, the lowest last."""
-        taken = self._used()
-        taken[[full.page for full in self._known.values()]] = True
-        free: list[int] = np.flatnonzero(~taken)[::-1].tolist()
+    def _free(self) -> Array:
+        """Return for each page whether no request has it and nothing known is in it."""
+        free = ~self._used()
+        free[[full.page for full in self._known.values()]] = False
         return free
 
-    def _forget_one(self) -> int:
-        """Return the page that went unused for longest, which is not known any more then."""
+    def _next_page(self, slot: int, free: Array) -> int:
+        """Return the page that follows those of a slot: the one behind its last page if it is free.
+
+        Else it is the first free one of the group that has most of them, which no slot fills as
+        long as there is such a group. If there is none, the pages that went unused for longest are
+        forgotten first, which frees them.
+        """
+        behind = self._last_page(slot) + 1
+        if 0 < behind < self._num_pages and free[behind]:
+            return behind
+        unclaimed = self._unclaimed(free)
+        if not unclaimed.any():
+            self._forget_oldest(free)
+            unclaimed = self._unclaimed(free)
+        pages = np.flatnonzero(unclaimed if unclaimed.any() else free)
+        groups = pages // self._group_size
+        return int(pages[groups == np.bincount(groups).argmax()][0])
+
+    def _last_page(self, slot: int) -> int:
+        """Return the last page of a slot, -1 if it has none."""
+        num_pages = self._pages_of(slot).num_pages
+        return int(self._table[slot, num_pages - 1]) if num_pages else -1
+
+    def _unclaimed(self, free: Array) -> Array:
+        """Return which of the free pages are in groups that no slot fills."""
+        unclaimed = free.copy()
+        for slot, pages in self._slots.items():
+            if pages.num_pages:
+                begin = self._last_page(slot) // self._group_size * self._group_size
+                unclaimed[begin : begin + self._group_size] = False
+        return unclaimed
+
+    def _forget_oldest(self, free: Array) -> None:
+        """Free the page that went unused for longest.
+
+        And those that are next in line to be forgotten, as long as they are in its group.
+        """
         used = self._used()
-        oldest = next(full for full in self._known.values() if not used[full.page])
-        del self._known[oldest.holds]
-        return oldest.page
+        unused = (full for full in self._known.values() if not used[full.page])
+        by_group = itertools.groupby(unused, lambda full: full.page // self._group_size)
+        for full in list(next(by_group, (0, ()))[1]):
+            del self._known[full.holds]
+            free[full.page] = True
