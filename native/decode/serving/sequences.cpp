@@ -391,11 +391,11 @@ std::size_t Sequences::next_page(const Sequence& sequence) const {
     });
   };
   std::size_t best = 0, most = 0;
-  for (const bool skips_those : {true, false}) {
+  for (const bool skips_filled : {true, false}) {
     for (std::size_t begin = 0; begin < is_free_.size(); begin += group_size_) {
       const std::size_t end = std::min(begin + group_size_, is_free_.size());
       const std::size_t count = std::count(is_free_.begin() + begin, is_free_.begin() + end, true);
-      if (count <= most || (skips_those && is_being_filled(begin))) continue;
+      if (count <= most || (skips_filled && is_being_filled(begin))) continue;
       best = begin;
       most = count;
     }

@@ -224,10 +224,7 @@ class PageTable:
         return unclaimed
 
     def _forget_oldest(self, free: Array) -> None:
-        """Free the page that went unused for longest.
-
-        And those that are next in line to be forgotten, as long as they are in its group.
-        """
+        """Free the page that went unused for longest, and the next ones that are in its group."""
         used = self._used()
         unused = (full for full in self._known.values() if not used[full.page])
         by_group = itertools.groupby(unused, lambda full: full.page // self._group_size)
