@@ -18,7 +18,7 @@ from tensor_ops_decode.kinds.kind import (
 )
 from tensor_ops_decode.kinds.rounding import UNIT, of_magnitude
 
-__all__ = ["KIND", "bound_with", "computed_with", "heads_of"]
+__all__ = ["KIND", "bound_with", "computed_with", "heads_of", "rotated_heads"]
 
 _MOST_NEIGHBOURS = 8
 _TO_INT16 = 0.5 / 32767
@@ -84,14 +84,22 @@ def _heads(call: Call) -> tuple[Array, Array, Array]:
     Each is normalised, query and key are rotated, and the query is scaled.
     """
     heads, kv_heads, size = _sizes(call.attributes)
-    q, k, v = np.split(call.inputs["qkv"].reshape(-1, size), (heads, heads + kv_heads))
-    key = _rotated(call, _normalised(call, k, "k_norm"))
-    return heads_of(call, q), key, _normalised(call, v, "v_norm")
+    rows, both = call.inputs["qkv"].reshape(-1, size), heads + kv_heads
+    value = _normalised(call, rows[both:], "v_norm")
+    rows = rows[:both]
+    if "q_norm" in call.weights or "k_norm" in call.weights:
+        query = _normalised(call, rows[:heads], "q_norm")
+        rows = np.concatenate([query, _normalised(call, rows[heads:], "k_norm")])
+    rows = rotated_heads(call, rows)
+    return _scaled(call, rows[:heads]), rows[heads:], value
 
 
 def heads_of(call: Call, query: Array) -> Array:
     """Return the heads of a query, normalised, rotated and scaled."""
-    query = _rotated(call, _normalised(call, query, "q_norm"))
+    return _scaled(call, rotated_heads(call, _normalised(call, query, "q_norm")))
+
+
+def _scaled(call: Call, query: Array) -> Array:
     if "query_scale" in call.weights:
         query = query * call.weights["query_scale"][call.position]
     return query
@@ -121,19 +129,14 @@ def _normalised(call: Call, x: Array, name: str) -> Array:
     return OPS["rms_norm"].numpy(x, call.weights[name], call.attributes["eps"])
 
 
-def _rotated(call: Call, x: Array) -> Array:
+def rotated_heads(call: Call, x: Array) -> Array:
+    """Return heads with their first numbers rotated by the angles of the token's position."""
     if "cos" not in call.weights:
         return x
     cos, sin = call.weights["cos"][call.position], call.weights["sin"][call.position]
-    rotated, is_interleaved = x.copy(), call.attributes["rotation"] == "interleaved"
-    part = np.ascontiguousarray(x[:, : 2 * len(cos)])
-    rotated[:, : 2 * len(cos)] = OPS["rope"].numpy(
-        part,
-        np.broadcast_to(cos, (len(x), len(cos))),
-        np.broadcast_to(sin, (len(x), len(sin))),
-        interleaved=is_interleaved,
-    )
-    return rotated
+    is_interleaved, width = call.attributes["rotation"] == "interleaved", 2 * len(cos)
+    rotated: Array = OPS["rope"].numpy(x[:, :width], cos, sin, interleaved=is_interleaved)
+    return rotated if width == x.shape[1] else np.hstack([rotated, x[:, width:]])
 
 
 def _per_query_head(call: Call, x: Array) -> Array:

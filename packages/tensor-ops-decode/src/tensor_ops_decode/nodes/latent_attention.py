@@ -17,6 +17,7 @@ from tensor_ops_decode.kinds.kind import (
     Weight,
 )
 from tensor_ops_decode.kinds.rounding import UNIT, of_magnitude
+from tensor_ops_decode.nodes.attention import rotated_heads
 
 __all__ = ["KIND"]
 
@@ -60,20 +61,11 @@ def _stored(call: Call) -> tuple[Array, Array, Array]:
     kv, query = call.inputs["kv"], call.inputs["query"].reshape(heads, -1)
     kept, key = kv[np.newaxis, : len(latent)], kv[np.newaxis, len(latent) :]
     kept = OPS["rms_norm"].numpy(np.ascontiguousarray(kept), latent, call.attributes["eps"])
-    of_heads = _rotated(call, query[:, query.shape[1] - key.shape[1] :])
+    of_heads = rotated_heads(call, query[:, query.shape[1] - key.shape[1] :])
     absorbed = call.inputs["absorbed"].reshape(heads, -1)
     assert call.store is not None
-    latents, keys = call.store(kept, _rotated(call, key))
+    latents, keys = call.store(kept, rotated_heads(call, key))
     return np.concatenate([absorbed, of_heads], axis=1), latents[:, 0], keys[:, 0]
-
-
-def _rotated(call: Call, x: Array) -> Array:
-    cos, sin = (call.weights[name][call.position] for name in ("cos", "sin"))
-    rotated, is_interleaved = x.copy(), call.attributes["rotation"] == "interleaved"
-    part = np.ascontiguousarray(x[:, : 2 * len(cos)])
-    tables = (np.broadcast_to(each, (len(x), len(cos))) for each in (cos, sin))
-    rotated[:, : 2 * len(cos)] = OPS["rope"].numpy(part, *tables, interleaved=is_interleaved)
-    return rotated
 
 
 def _probabilities(call: Call, query: Array, latents: Array, rotated: Array) -> Array:
