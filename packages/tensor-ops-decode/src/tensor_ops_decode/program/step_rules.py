@@ -199,13 +199,18 @@ def _check_sampling(program: Program, arrays: Mapping[str, Array], slot: int) ->
 
 def vocabulary(program: Program) -> int:
     """Return what tokens must be below: the rows of the tables that they are looked up in."""
-    known = {name: InferredValue(name, value) for name, value in program.values.items()}
-    known[TOKENS.name] = TOKENS
     parts = program.limits, program.tensors, program.caches
-    bounds = [
-        bound_of(KINDS[node.kind], given_to(node.name, node, *parts, known), slot)
-        for node in program.nodes
-        for slot in KINDS[node.kind].inputs
-        if slot.below and node.inputs.get(slot.name) == TOKENS.name
-    ]
+    bounds = []
+    for node in program.nodes:
+        names = {*node.inputs.values()}
+        if TOKENS.name not in names:
+            continue
+        values = {name: program.values[name] for name in names - {TOKENS.name}}
+        known = {name: InferredValue(name, value) for name, value in values.items()}
+        given = given_to(node.name, node, *parts, known | {TOKENS.name: TOKENS})
+        bounds += [
+            bound_of(KINDS[node.kind], given, slot)
+            for slot in KINDS[node.kind].inputs
+            if slot.below and node.inputs.get(slot.name) == TOKENS.name
+        ]
     return min(bounds, default=MOST_SIZE)
