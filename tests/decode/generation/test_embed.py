@@ -71,6 +71,7 @@ def model(text_folder, backend):
         yield model
 
 
+@pytest.mark.sampled(2, "family", "form", "backend")
 @pytest.mark.parametrize("form", ["folder", "file"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_embeddings_are_pooled_states_of_transformers(family, form, backend, tmp_path):

@@ -81,6 +81,7 @@ def made_of(settings):
         return str(error)
 
 
+@pytest.mark.sampled(2, "architecture", "rotation")
 @pytest.mark.parametrize("rotation", ROTATIONS)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_what_is_left_out_is_the_default_of_the_class(architecture, rotation):

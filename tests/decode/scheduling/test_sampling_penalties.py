@@ -76,6 +76,7 @@ SUBTRACTED = {
 }
 
 
+@pytest.mark.sampled(2, "case", "last")
 @pytest.mark.parametrize("last", [None, 1, 7])
 @pytest.mark.parametrize("case", SUBTRACTED)
 def test_greedy_tokens_are_those_of_the_definition(model, case, last):

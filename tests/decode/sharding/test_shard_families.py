@@ -50,6 +50,7 @@ def check(family, executor, tmp_path, world_sizes, num_tokens):
         assert np.abs(of_ranks[0] - logits).max() < BOUND
 
 
+@pytest.mark.sampled(2, "family", "executor")
 @pytest.mark.parametrize(("family", "world_size"), SAMPLE.items())
 def test_ranks_say_what_transformers_says(family, world_size, executor, tmp_path):
     check(family, executor, tmp_path, [world_size], num_tokens=8)
