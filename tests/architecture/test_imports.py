@@ -1,6 +1,7 @@
 """Imports between modules: no circles, and nothing that ARCHITECTURE.md does not allow."""
 
 import ast
+import functools
 import itertools
 import re
 from pathlib import Path
@@ -21,6 +22,7 @@ def modules(package):
     return found
 
 
+@functools.cache
 def imported(path):
     """Return the modules, or names in modules, that a file imports.
 

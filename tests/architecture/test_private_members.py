@@ -13,13 +13,10 @@ OF_MODELS = ("_norm", "_parameters", "_schema")
 PRIVATE = re.compile(r"_[^_]\w*")
 
 
-def trees(patterns):
-    """Return the parsed Python files below some folders, by their names."""
+def texts(patterns):
+    """Return the Python files below some folders, by their names."""
     paths = (path for each in patterns for top in ROOT.glob(each) for path in top.rglob("*.py"))
-    return {
-        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
-        for path in paths
-    }
+    return {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in paths}
 
 
 def is_own(node):
@@ -74,14 +71,15 @@ def reached(tree, private, own):
 
 @pytest.fixture(scope="module")
 def sources():
-    return trees(SOURCES)
+    return texts(SOURCES)
 
 
 @pytest.fixture(scope="module")
 def private(sources):
     # `_native` is the extension module of a backend. What is written in C++ is tested through it.
     # The others are names that objects of PyTorch and transformers have too.
-    return set().union(*map(private_names, sources.values())) - {"_native", *OF_MODELS}
+    found = map(private_names, map(ast.parse, sources.values()))
+    return set().union(*found) - {"_native", *OF_MODELS}
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +89,12 @@ def own(sources):
 
 
 def test_no_test_reaches_into_a_private_member(private, own):
-    found = {name: reached(tree, private, own) for name, tree in trees(TESTS).items()}
+    found = {
+        name: reached(ast.parse(text), private, own)
+        for name, text in texts(TESTS).items()
+        if not private.isdisjoint(re.findall(r"\w+", text))  # which takes less time to find out
+    }
+    assert len(found) > 20
     assert {name: each for name, each in found.items() if each} == {}
 
 

@@ -1,6 +1,7 @@
 """Each package declares the environment variables that its sources read."""
 
 import ast
+import functools
 import re
 import tomllib
 from pathlib import Path
@@ -27,6 +28,7 @@ def declared(package):
     return set(content["project"].get("entry-points", {}).get("tensor_ops.variables", ()))
 
 
+@functools.cache
 def read_in(folder):
     """Return the variables that the sources below a folder read."""
     found = set()
