@@ -126,7 +126,6 @@ def test_float32(monkeypatch, executor, kind, sample):
     check(monkeypatch, executor, kind, sample)
 
 
-@pytest.mark.sampled(2, "executor", "weight_type")
 @pytest.mark.parametrize(("kind", "sample", "weight_type"), STORED)
 def test_stored_weights(monkeypatch, executor, kind, sample, weight_type):
     for activations in rounded_to(executor, "f32" if kind.name == "embed" else weight_type):
