@@ -46,7 +46,7 @@ CAUSES = {
     "attention after 4,000 tokens, of the read bandwidth": (
         "a thread reads nothing while it waits for the others, rotates heads or joins the results "
         "of ranges of positions. Besides, this is the difference of two steps: after a long "
-        "context each product takes up to 8 % longer, since fewer of the weights are found in the "
+        "context products take longer too, presumably since fewer of the weights are found in the "
         "processor's last cache; and the bandwidth changed between them in some rounds."
     ),
     "eight sequences with one int8 term, beside llama.cpp": _ARITHMETIC,
